@@ -1,0 +1,35 @@
+"""Measure, maximise, control and bound the classification margins of deep networks in PyTorch.
+
+The public names are resolved when they are first used, so that `import widemargin` costs little and the report, which
+only reads result files, never imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from widemargin import data, margins, models, norms, places
+    from widemargin.measure import measure
+
+_ROOMS = ("data", "margins", "models", "norms", "places")
+_NAMES = {"measure": "widemargin.measure"}
+
+__all__ = ["__version__", "data", "margins", "measure", "models", "norms", "places"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        # Kept under its name, since importing the module has just put the module there.
+        value = globals()[name] = getattr(importlib.import_module(_NAMES[name]), name)
+        return value
+    if name in _ROOMS:
+        return importlib.import_module(f"widemargin.{name}")
+    raise AttributeError(f"module 'widemargin' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
