@@ -1,0 +1,72 @@
+# One command each, on a bare machine with Python 3.11 and make: every target makes .venv and installs what it needs.
+# Versions come from constraints.txt. `make PYTHON=python3.12 …` takes another interpreter.
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# The extras of pyproject.toml that each target needs; setup takes them all.
+DEMO := demo,report,train,files
+TEST := test
+LINT := test,lint
+BENCH := demo,files
+DOCS := docs
+
+# Written byte code makes every later import about three times as fast; some machines switch it off.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:  # two pips in one environment undo each other's work
+.PHONY: help setup demo test lint bench docs wheel check-wheel clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: .venv/.has-dev  ## everything a developer needs, in .venv
+	@touch $(addprefix .venv/.has-,$(DEMO) $(TEST) $(LINT) $(BENCH) $(DOCS))
+
+demo: .venv/.has-$(DEMO)  ## a first result to look at
+	$(BIN)/widemargin demo
+
+test: .venv/.has-$(TEST)  ## the tests, on two cores
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+lint: .venv/.has-$(LINT)  ## style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.has-$(BENCH)  ## ratios of run times, measured in one run
+	$(BIN)/python benchmarks/imports.py
+	$(BIN)/python benchmarks/measure.py
+
+docs: .venv/.has-$(DOCS)  ## the documentation as a site/ to open in a browser; a broken link is an error
+	$(BIN)/zensical build --clean --strict
+
+wheel: .venv/bin/pip  ## the wheel, in dist/
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+check-wheel: wheel  ## the wheel installs into an empty environment, imports and runs there
+	rm -rf .venv-wheel
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python $(PIP_INSTALL) dist/*.whl
+	cd .venv-wheel && bin/python -c "import importlib.resources as r; assert r.files('widemargin').joinpath('py.typed').is_file()"
+	cd .venv-wheel && bin/python -c "import widemargin as wm; [getattr(wm, name) for name in wm.__all__]"
+	cd .venv-wheel && bin/widemargin --version
+	cd .venv-wheel && bin/python -m widemargin --help
+	rm -rf .venv-wheel
+
+clean:  ## what the targets above made, .venv included
+	rm -rf .venv .venv-wheel dist site .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp names the extras; it is older than pyproject.toml or constraints.txt when those have changed.
+.venv/.has-%: pyproject.toml constraints.txt | .venv/bin/pip
+	$(BIN)/python $(PIP_INSTALL) --editable '.[$*]'
+	@touch $@
+
+.venv/bin/pip:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on the PATH: install Python 3.11, or say make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
