@@ -1,0 +1,107 @@
+"""The networks of farhang, "Investigating Generalization by Controlling Normalized Margin" (ICML 2022)."""
+
+from __future__ import annotations
+
+import math
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from widemargin.models.arguments import check_count, check_scale
+from widemargin.models.chain import Chain
+
+
+def farhang_mlp(
+    *, inputs: int = 784, width: int = 5000, depth: int = 5, outputs: int = 10, sigma: float = 1.0
+) -> nn.Sequential:
+    """f(x) = W_L φ(W_{L−1} ⋯ φ(W_1 x)), φ(t) = √2·max(t, 0), no biases, W_l ~ N(0, σ²/d_{l−1}) at the start.
+
+    Source: farhang, (1), §6.1 and appendix A. With this prior and inputs of norm √d_0, wide networks are the Gaussian
+    process of covariance σ^{2L}·h∘⋯∘h(xᵀx′/d_0). Erratum: the paper prints a plain ReLU, for which E[φφ] is h/2; its
+    kernel h needs the √2, which the authors' code has.
+
+    Args:
+        inputs: length d_0 of the input; images are flattened first.
+        width: units of each hidden layer.
+        depth: number L of weight matrices; 1 is a linear network.
+        outputs: number of outputs; 1 gives a binary network, whose answer is [batch, 1] and whose labels are ±1.
+        sigma: scale σ of the weights of each layer at the start.
+    """
+    for name, value in (("inputs", inputs), ("width", width), ("depth", depth), ("outputs", outputs)):
+        check_count(name, value)
+    check_scale("sigma", sigma)
+    chain = Chain(channels=inputs, bias=False)
+    chain.flatten()
+    for _ in range(depth - 1):
+        chain.linear(width)
+        chain.add("relu", ScaledReLU())
+    return _sampled(chain.output(outputs), sigma)
+
+
+def farhang_cnn(
+    *,
+    in_channels: int = 3,
+    size: int = 32,
+    channels: int = 20,
+    width: int = 500,
+    outputs: int = 1,
+    kernel: int = 3,
+    stride: int = 1,
+    sigma: float = 1.0,
+) -> nn.Sequential:
+    """Three convolutions of `channels` channels, flatten, three linear layers of width 500, φ = √2·ReLU, no biases.
+
+    Source: farhang, appendix A.3 (CIFAR-10, dog against ship), with 3, 5, 10, 20, 40, 80, 160, 320 channels. The third
+    linear layer is the output. The paper gives neither kernel nor stride: 3×3 at stride 1 with the size kept is a
+    choice of ours. Weights start as N(0, σ²/fan-in), as in `farhang_mlp`, the fan-in of a convolution being its input
+    channels times the kernel's pixels.
+
+    Args:
+        in_channels: channels of the input.
+        size: height and width of the input.
+        channels: channels of each convolution.
+        width: units of each hidden linear layer.
+        outputs: number of outputs; 1 gives a binary network, whose answer is [batch, 1] and whose labels are ±1.
+        kernel: side of the kernels.
+        stride: stride of each convolution.
+        sigma: scale σ of the weights of each layer at the start.
+    """
+    settings = {"in_channels": in_channels, "size": size, "channels": channels, "width": width, "outputs": outputs}
+    for name, value in (settings | {"kernel": kernel, "stride": stride}).items():
+        check_count(name, value)
+    if kernel % 2 == 0:
+        raise ValueError(f"kernel is {kernel}, expected an odd integer")
+    check_scale("sigma", sigma)
+    chain = Chain(channels=in_channels, size=size, bias=False)
+    for _ in range(3):
+        chain.conv(channels, kernel=kernel, stride=stride)
+        chain.add("relu", ScaledReLU())
+    chain.flatten()
+    for _ in range(2):
+        chain.linear(width)
+        chain.add("relu", ScaledReLU())
+    return _sampled(chain.output(outputs), sigma)
+
+
+class ScaledReLU(nn.Module):
+    """φ(t) = scale·max(t, 0); with scale √2, E[φ(t)²] = 1 for t ~ N(0, 1), and the Lipschitz constant is √2."""
+
+    def __init__(self, scale: float = math.sqrt(2)) -> None:
+        super().__init__()
+        check_scale("scale", scale)
+        self.scale = scale
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Elementwise."""
+        return self.scale * x.relu()
+
+    def extra_repr(self) -> str:
+        """The scale, for the printed network."""
+        return f"scale={self.scale:.6g}"
+
+
+def _sampled(network: nn.Sequential, sigma: float) -> nn.Sequential:
+    """Draw every weight from N(0, σ²/fan-in), in place."""
+    for weight in network.parameters():
+        nn.init.normal_(weight, std=sigma / math.sqrt(weight[0].numel()))
+    return network

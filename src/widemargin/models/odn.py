@@ -1,0 +1,103 @@
+"""The networks of odn, "Optimal margin Distribution Network" (2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from widemargin.models.arguments import check_count, check_counts, check_flag
+from widemargin.models.chain import Chain
+
+
+def odn_cnn(
+    *,
+    in_channels: int = 1,
+    size: int = 28,
+    widths: Sequence[int] = (20, 50),
+    hidden: Sequence[int] = (500,),
+    classes: int = 10,
+    batch_norm: bool = False,
+) -> nn.Sequential:
+    """Convolutions 5×5 of 20 and 50 channels, each with ReLU and 2×2 max-pool, one layer of 500, 10 outputs.
+
+    Source: odn, §4.1, which says only "a simple deep convolutional network for MNIST": the widths are LeNet's, a
+    choice of ours, and so is the padding (the size is kept).
+
+    Args:
+        in_channels: channels of the input.
+        size: height and width of the input; 28 for MNIST, 8 for `digits`.
+        widths: channels of each convolution.
+        hidden: units of each fully connected hidden layer.
+        classes: number of outputs.
+        batch_norm: whether each convolution is followed by a batch norm, before its ReLU.
+    """
+    check_count("in_channels", in_channels)
+    check_count("size", size)
+    check_counts("widths", widths)
+    check_counts("hidden", hidden)
+    check_count("classes", classes)
+    check_flag("batch_norm", batch_norm)
+    chain = Chain(channels=in_channels, size=size)
+    for width in widths:
+        chain.conv(width, kernel=5)
+        if batch_norm:
+            chain.add("norm", nn.BatchNorm2d(width))
+        chain.add("relu", nn.ReLU())
+        chain.pool(2, stride=2)
+    chain.flatten()
+    for width in hidden:
+        chain.linear(width)
+        chain.add("relu", nn.ReLU())
+    return chain.output(classes)
+
+
+def alexnet(
+    *,
+    in_channels: int = 3,
+    size: int = 32,
+    widths: Sequence[int] = (96, 256, 384, 384, 256),
+    hidden: Sequence[int] = (4096, 4096),
+    classes: int = 10,
+    dropout: bool = True,
+    batch_norm: bool = False,
+) -> nn.Sequential:
+    """AlexNet for 32×32 images: five convolutions, three overlapping max-pools, two layers of 4096, 10 outputs.
+
+    Source: odn, §4.1 and Table 1: "original Alexnet", whose adaptation to 32×32 is not described. Here: the channels,
+    the overlapping 3×3 pools of stride 2 after convolutions 1, 2 and 5, the 4096 units and dropout ½ before each fully
+    connected hidden layer are the original's (Krizhevsky et al. 2012); kernels are 5, 5, 3, 3, 3 at stride 1, since
+    the original's 11×11 at stride 4 would leave 8×8 pixels of 32×32; no local response normalization and no
+    split over two devices.
+
+    Args:
+        in_channels: channels of the input.
+        size: height and width of the input, at least 15.
+        widths: channels of the five convolutions.
+        hidden: units of each fully connected hidden layer.
+        classes: number of outputs.
+        dropout: whether there is dropout ½ before each fully connected hidden layer (Table 1 has both).
+        batch_norm: whether each convolution is followed by a batch norm, before its ReLU (Table 1 has both).
+    """
+    check_count("in_channels", in_channels)
+    check_count("size", size, least=15)
+    check_counts("widths", widths, length=5)
+    check_counts("hidden", hidden)
+    check_count("classes", classes)
+    check_flag("dropout", dropout)
+    check_flag("batch_norm", batch_norm)
+    chain = Chain(channels=in_channels, size=size)
+    for number, (width, kernel) in enumerate(zip(widths, (5, 5, 3, 3, 3)), start=1):
+        chain.conv(width, kernel=kernel)
+        if batch_norm:
+            chain.add("norm", nn.BatchNorm2d(width))
+        chain.add("relu", nn.ReLU())
+        if number in (1, 2, 5):
+            chain.pool(3, stride=2)
+    chain.flatten()
+    for width in hidden:
+        if dropout:
+            chain.add("dropout", nn.Dropout(0.5))
+        chain.linear(width)
+        chain.add("relu", nn.ReLU())
+    return chain.output(classes)

@@ -1,0 +1,141 @@
+"""The networks by name: a table of them, their building, and what can be said of each without running it."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from widemargin.models import elsayed, farhang, inception, odn, sokolic, toy
+from widemargin.models.outline import places
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `describe` says of a network.
+
+    Attributes:
+        name: the name in the table.
+        source: the paper and the place in it.
+        settings: every setting that `build` takes, with its value here.
+        input_shape: the shape of one input.
+        parameters: the number of weights and biases; None where `needs` says what is missing.
+        places: the names that can be places of a margin, in the order in which they run, from "input" to the output.
+        needs: a sentence saying what must be installed first; empty where nothing is missing.
+    """
+
+    name: str
+    source: str
+    settings: Mapping[str, Any]
+    input_shape: tuple[int, ...]
+    parameters: int | None
+    places: tuple[str, ...]
+    needs: str = ""
+
+
+def names() -> tuple[str, ...]:
+    """The names of the networks, in the order of the papers."""
+    return tuple(_TABLE)
+
+
+def build(name: str, **settings: Any) -> nn.Module:
+    """Build the network `name` with the paper's settings, or with others given by name (`models.describe` lists them).
+
+    The weights come from torch's global generator: `torch.manual_seed` before it makes them reproducible.
+    """
+    row = _row(name)
+    return row.function(**_merged(name, row, settings))
+
+
+def describe(name: str, **settings: Any) -> Description:
+    """Count the parameters and list the places of a network, without allocating its weights or drawing numbers."""
+    row = _row(name)
+    merged = _merged(name, row, settings)
+    shape = row.input_shape(merged)
+    missing = row.needs()
+    parameters: int | None = None
+    found: tuple[str, ...] = ()
+    if not missing:
+        with torch.device("meta"):
+            network = row.function(**merged)
+        parameters = sum(weight.numel() for weight in network.parameters())
+        found = places(network, shape)
+    shown = {key: value for key, value in merged.items() if key not in row.preset}
+    return Description(
+        name=name,
+        source=row.source,
+        settings=shown,
+        input_shape=shape,
+        parameters=parameters,
+        places=found,
+        needs=missing,
+    )
+
+
+def _image(settings: Mapping[str, Any]) -> tuple[int, ...]:
+    return (settings["in_channels"], settings["size"], settings["size"])
+
+
+def _vector(settings: Mapping[str, Any]) -> tuple[int, ...]:
+    return (settings["inputs"],)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    function: Callable[..., nn.Module]
+    source: str
+    input_shape: Callable[[Mapping[str, Any]], tuple[int, ...]]
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    needs: Callable[[], str] = str
+
+
+_TABLE: dict[str, _Row] = {
+    "elsayed-toy": _Row(function=toy.elsayed_toy, source="elsayed, Fig. 1b", input_shape=lambda _: (2,)),
+    "elsayed-mnist-cnn": _Row(function=elsayed.mnist_cnn, source="elsayed, §4.2 and A.2", input_shape=_image),
+    "wrn-28-10": _Row(
+        function=elsayed.wide_resnet,
+        source="elsayed, §4.3 and B.1",
+        input_shape=lambda settings: (settings["in_channels"], 32, 32),
+    ),
+    "wrn-28-10-gn": _Row(
+        function=elsayed.wide_resnet,
+        source="elsayed, §4.3 and B.1, with group norm",
+        input_shape=lambda settings: (settings["in_channels"], 32, 32),
+        preset={"norm": "group"},
+    ),
+    "inception-v3": _Row(
+        function=inception.inception_v3,
+        source="elsayed, §4.4 and C",
+        input_shape=lambda _: (3, 299, 299),
+        needs=lambda: "" if inception.is_available() else inception.NEEDS,
+    ),
+    "odn-mnist-cnn": _Row(function=odn.odn_cnn, source="odn, §4.1", input_shape=_image),
+    "odn-alexnet": _Row(function=odn.alexnet, source="odn, §4.1 and Table 1", input_shape=_image),
+    "sokolic-mlp": _Row(function=sokolic.sokolic_mlp, source="sokolic, §V, Fig. 2", input_shape=_vector),
+    "sokolic-cnn": _Row(function=sokolic.sokolic_cnn, source="sokolic, §V, Table I", input_shape=_image),
+    "farhang-mlp": _Row(function=farhang.farhang_mlp, source="farhang, (1) and A.1", input_shape=_vector),
+    "farhang-cnn": _Row(function=farhang.farhang_cnn, source="farhang, A.3", input_shape=_image),
+    "toy-mlp": _Row(function=toy.toy_mlp, source="for pictures", input_shape=_vector),
+}
+
+
+def _row(name: str) -> _Row:
+    if name in _TABLE:
+        return _TABLE[name]
+    close = difflib.get_close_matches(str(name), _TABLE, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise ValueError(f"name is {name!r}, which is no network here: {hint}expected one of {', '.join(_TABLE)}")
+
+
+def _merged(name: str, row: _Row, settings: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = {key: value.default for key, value in inspect.signature(row.function).parameters.items()}
+    known = [key for key in defaults if key not in row.preset]
+    for key in settings:
+        if key not in known:
+            raise ValueError(f"{key!r} is no setting of {name}, expected one of {', '.join(known)}")
+    return defaults | dict(row.preset) | dict(settings)

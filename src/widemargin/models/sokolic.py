@@ -1,0 +1,79 @@
+"""The networks of sokolic, "Robust Large Margin Deep Neural Networks" (2016)."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from widemargin.models.arguments import check_count, check_flag
+from widemargin.models.chain import Chain
+
+
+def sokolic_mlp(
+    *,
+    inputs: int = 784,
+    layers: int = 2,
+    first: int = 784,
+    higher: int = 392,
+    classes: int = 10,
+    classifier_bias: bool = False,
+) -> nn.Sequential:
+    """g(x) = V f(x) with f^i = [W_i f^{i−1} + b_i]_+ for i = 1, …, L: `layers` hidden layers and a linear classifier.
+
+    Source: sokolic, (4), (5), §V and the appendix: 784 units in the first layer, 392 in the higher ones, L = 1, 2, 3.
+    (W_i is written here as PyTorch stores it, the transpose of the paper's.) The classifier is one of the layers in
+    neither the paper's L nor `layers`; it has no bias, as in (4).
+
+    Args:
+        inputs: length of the input; images are flattened first.
+        layers: number L of hidden layers.
+        first: units of the first layer.
+        higher: units of each later layer.
+        classes: number of outputs.
+        classifier_bias: whether the classifier has a bias; the paper leaves it out "without affecting generality".
+    """
+    for name, value in (("inputs", inputs), ("layers", layers), ("first", first), ("higher", higher)):
+        check_count(name, value)
+    check_count("classes", classes)
+    check_flag("classifier_bias", classifier_bias)
+    chain = Chain(channels=inputs)
+    chain.flatten()
+    for number in range(layers):
+        chain.linear(higher if number else first)
+        chain.add("relu", nn.ReLU())
+    return chain.output(classes, bias=classifier_bias)
+
+
+def sokolic_cnn(
+    *,
+    in_channels: int = 1,
+    size: int = 28,
+    layers: int = 2,
+    channels: int = 32,
+    classes: int = 10,
+    classifier_bias: bool = False,
+) -> nn.Sequential:
+    """(32, 5, 5)-conv, (2, 2)-max-pool, twice, then a linear classifier; with 3 layers another (32, 5, 5)-conv first.
+
+    Source: sokolic, §V and the appendix. The paper does not give the padding: the size is kept here, since without
+    padding 4×4 pixels would be left of 28×28, too few for a third 5×5 convolution. Each convolution has a ReLU.
+
+    Args:
+        in_channels: channels of the input.
+        size: height and width of the input; 28 for MNIST, 8 for `digits`.
+        layers: number of convolutions; pools follow the first two only.
+        channels: channels of each convolution.
+        classes: number of outputs.
+        classifier_bias: whether the classifier has a bias; the paper leaves it out "without affecting generality".
+    """
+    for name, value in (("in_channels", in_channels), ("size", size), ("layers", layers), ("channels", channels)):
+        check_count(name, value)
+    check_count("classes", classes)
+    check_flag("classifier_bias", classifier_bias)
+    chain = Chain(channels=in_channels, size=size)
+    for number in range(layers):
+        chain.conv(channels, kernel=5)
+        chain.add("relu", nn.ReLU())
+        if number < 2:
+            chain.pool(2, stride=2)
+    chain.flatten()
+    return chain.output(classes, bias=classifier_bias)

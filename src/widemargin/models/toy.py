@@ -1,0 +1,41 @@
+"""Small networks on the plane, for pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from widemargin.models.arguments import check_count, check_counts
+from widemargin.models.chain import Chain
+
+
+def toy_mlp(*, inputs: int = 2, hidden: Sequence[int] = (16, 16), classes: int = 2) -> nn.Sequential:
+    """Fully connected ReLU layers of `hidden` units and a linear output; no hidden layer gives an affine classifier.
+
+    Args:
+        inputs: length of the input.
+        hidden: units of each hidden layer.
+        classes: number of outputs.
+    """
+    check_count("inputs", inputs)
+    check_counts("hidden", hidden)
+    check_count("classes", classes)
+    chain = Chain(channels=inputs)
+    for width in hidden:
+        chain.linear(width)
+        chain.add("relu", nn.ReLU())
+    return chain.output(classes)
+
+
+def elsayed_toy(*, width: int = 32, classes: int = 2) -> nn.Sequential:
+    """The "4-layer deep network" on 2-D data of elsayed, Fig. 1b: three ReLU layers of `width` units and the output.
+
+    Source: elsayed, Fig. 1b, which gives no widths; that the output counts as the fourth layer is our reading.
+
+    Args:
+        width: units of each hidden layer.
+        classes: number of outputs.
+    """
+    check_count("width", width)
+    return toy_mlp(hidden=(width, width, width), classes=classes)
