@@ -13,19 +13,17 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from widemargin import data, margins, models, norms, places
-    from widemargin.measure import measure
+    from widemargin.margins.measurement import measure
 
 _ROOMS = ("data", "margins", "models", "norms", "places")
-_NAMES = {"measure": "widemargin.measure"}
+_NAMES = {"measure": "widemargin.margins.measurement"}
 
 __all__ = ["__version__", "data", "margins", "measure", "models", "norms", "places"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        # Kept under its name, since importing the module has just put the module there.
-        value = globals()[name] = getattr(importlib.import_module(_NAMES[name]), name)
-        return value
+        return getattr(importlib.import_module(_NAMES[name]), name)
     if name in _ROOMS:
         return importlib.import_module(f"widemargin.{name}")
     raise AttributeError(f"module 'widemargin' has no attribute {name!r}")

@@ -83,7 +83,9 @@ def _check_signs(labels: Tensor) -> None:
     bad = (labels.abs() != 1).nonzero()
     if len(bad):
         index = int(bad[0])
-        raise ValueError(f"labels has {labels[index].item():g} at index {index}, expected -1 or 1 (one score per sample)")
+        raise ValueError(
+            f"labels has {labels[index].item():g} at index {index}, expected -1 or 1 (one score per sample)"
+        )
 
 
 def _check_indices(labels: Tensor, classes: int) -> None:

@@ -1,0 +1,58 @@
+"""Results on disk: each file is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def write_json(path: Path, value: Any) -> Path:
+    """Write plain values as JSON; NaN and infinities become null, which every reader of JSON knows."""
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def write_parquet(path: Path, columns: Mapping[str, np.ndarray[Any, Any]]) -> Path:
+    """Write columns of equal length as Parquet (extra `files`)."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ImportError("writing Parquet needs pyarrow: pip install 'widemargin[files]'") from error
+    table = pa.table({name: pa.array(column) for name, column in columns.items()})
+    return write_whole(path, lambda part: pq.write_table(table, part))
+
+
+def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
+    """Let `write` write a temporary file beside `path`, then put it in its place in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    part = Path(name)
+    try:
+        write(part)
+        part.chmod(0o644)
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,19 @@
+"""Margins, MEASURED: at the output, as a distance at any place in any l_p, normalized, and as a distribution."""
+
+from widemargin.margins import normalized
+from widemargin.margins.distance import distance, linearize, valid
+from widemargin.margins.distribution import Distribution, by_class
+from widemargin.margins.measurement import Measurement, measure
+from widemargin.margins.output import output
+
+__all__ = [
+    "Distribution",
+    "Measurement",
+    "by_class",
+    "distance",
+    "linearize",
+    "measure",
+    "normalized",
+    "output",
+    "valid",
+]

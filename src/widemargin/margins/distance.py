@@ -1,0 +1,106 @@
+"""The linearised distance to the decision boundary, at any place and in any l_p (elsayed, eq. 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from widemargin import norms
+from widemargin.margins.output import Classes, Reading, differences
+from widemargin.places import At
+from widemargin.types import Labels, Mask, PerClass, PerExample, Scores
+
+Aggregate: TypeAlias = Literal["min", "mean", "none"]
+
+_AGGREGATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "min": lambda d: d.amin(dim=1),
+    "mean": lambda d: d.mean(dim=1),
+    "none": lambda d: d,
+}
+
+
+def distance(
+    scores: Scores,
+    labels: Labels,
+    *,
+    at: At,
+    p: float = 2.0,
+    classes: Classes = 1,
+    aggregate: Aggregate = "min",
+    read_as: Reading = "logits",
+    second_order: bool = False,
+) -> dict[str, PerExample | PerClass]:
+    """d = (f_y − f_i) / ‖∇_h f_y − ∇_h f_i‖_q at every watched place h, with q dual to p (elsayed, eq. 7).
+
+    The l_p distance, to first order, that h must move until class i wins: signed, negative where misclassified. Exact
+    where the scores are affine in h. It does not change when the scores are scaled.
+
+    There is no ε here. Where the gradient is zero (a dead or constant network) no step of any length reaches the
+    boundary to first order and the distance is NaN on purpose; `valid` tells those samples.
+
+    Args:
+        scores: what the network answered inside `places.watch`.
+        labels: class indices, or −1.0 and +1.0 for a binary network.
+        at: what `places.watch` gave.
+        p: the norm in which distance is measured, a real number in [1, ∞].
+        classes: against how many of the strongest other classes, or `"all"`. Each takes one backward pass, which
+            serves all places.
+        aggregate: over those classes: the smallest distance, the mean, or `"none"` for one column per class.
+        read_as: f_i as the scores themselves, or as their softmax (errata 1: inflates distances exponentially).
+        second_order: keep the denominators in the graph (exact derivatives of d), instead of as constants.
+    """
+    if aggregate not in _AGGREGATES:
+        raise ValueError(f"aggregate is {aggregate!r}, expected one of {', '.join(map(repr, _AGGREGATES))}")
+    lines = linearize(scores, labels, at=at, p=p, classes=classes, read_as=read_as, second_order=second_order)
+    reduce = _AGGREGATES[aggregate]
+    return {name: reduce(lines.difference / _nan_where_zero(slope)) for name, slope in lines.slopes.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linearization:
+    """The two halves of a distance: `difference` f_y − f_i, and at every place its slope ‖∇(f_y − f_i)‖_q."""
+
+    difference: PerClass
+    slopes: dict[str, PerClass]
+
+
+def linearize(
+    scores: Scores,
+    labels: Labels,
+    *,
+    at: At,
+    p: float = 2.0,
+    classes: Classes = 1,
+    read_as: Reading = "logits",
+    second_order: bool = False,
+) -> Linearization:
+    """The numerator and the denominators of `distance`, for those who put them together otherwise (the losses do)."""
+    q = norms.dual(p)
+    if not isinstance(at, At):
+        raise TypeError(f"at is a {type(at).__name__}, expected what places.watch(model, …) gives")
+    difference = differences(scores, labels, classes=classes, read_as=read_as)
+    columns: dict[str, list[Tensor]] = {name: [] for name in at}
+    for d in difference.unbind(dim=1):
+        for name, gradient in at.gradients(d, second_order=second_order).items():
+            if len(gradient) != len(scores):
+                raise ValueError(
+                    f"at has {name!r} with {len(gradient)} rows, but scores have {len(scores)} samples: "
+                    "a place must have the batch as its first dimension"
+                )
+            columns[name].append(norms.lp(gradient, q))
+    return Linearization(
+        difference=difference, slopes={name: torch.stack(slopes, dim=1) for name, slopes in columns.items()}
+    )
+
+
+def valid(distances: PerExample) -> Mask:
+    """Which samples have a distance: those where the gradient was not zero."""
+    return ~torch.isnan(distances)
+
+
+def _nan_where_zero(slope: Tensor) -> Tensor:
+    return torch.where(slope > 0, slope, torch.full_like(slope, torch.nan))

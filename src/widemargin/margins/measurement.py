@@ -1,0 +1,191 @@
+"""The margins of a whole data set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import places
+from widemargin.data import batches
+from widemargin.files import write_json, write_parquet
+from widemargin.margins.distance import distance, valid
+from widemargin.margins.distribution import Distribution, by_class
+from widemargin.margins.output import Classes, Reading, output
+from widemargin.modes import evaluating
+from widemargin.progress import track
+from widemargin.types import Labels, Mask, PerExample, is_binary
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """The margins of every sample of a data set, in its order, with their statistics.
+
+    `margins["output"]` is never a distance unless the place `"output"` was asked for: the output margin
+    f_y − max f_i is in `output`.
+    """
+
+    margins: dict[str, PerExample]
+    output: PerExample
+    labels: Labels
+    predictions: Labels
+    settings: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of samples whose label the network answers."""
+        return float((self.predictions == self.labels).double().mean())
+
+    @property
+    def valid(self) -> dict[str, Mask]:
+        """At every place, which samples have a margin (a gradient that is not zero)."""
+        return {name: valid(values) for name, values in self.margins.items()}
+
+    @property
+    def statistics(self) -> dict[str, Distribution]:
+        """At every place, the distribution of the margins."""
+        return {name: Distribution.of(values) for name, values in self.margins.items()}
+
+    def by_class(self, place: str) -> dict[int, Distribution]:
+        """The distribution of the margins at `place`, class by class."""
+        return by_class(self.margins[place], self.labels)
+
+    def hardest(self, count: int, place: str | None = None) -> Tensor:
+        """Indices of the `count` samples of smallest margin at `place` (the first one asked for), smallest first."""
+        margins = self.margins[place or next(iter(self.margins))]
+        return margins.nan_to_num(nan=torch.inf).argsort(stable=True)[:count]
+
+    def summary(self) -> dict[str, Any]:
+        """Settings, accuracy and the statistics of every place, as plain values."""
+        return {
+            "settings": self.settings,
+            "samples": len(self),
+            "accuracy": self.accuracy,
+            "output margin": Distribution.of(self.output).summary(),
+            "distance": {name: d.summary() for name, d in self.statistics.items()},
+        }
+
+    def write(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
+        """Write `margins.parquet` (a row a sample) and `summary.json` into `folder`, each whole or not at all."""
+        folder = Path(folder)
+        columns = {
+            "label": self.labels,
+            "prediction": self.predictions,
+            "output margin": self.output,
+            **{f"distance at {name}": values for name, values in self.margins.items()},
+        }
+        table = write_parquet(folder / "margins.parquet", {name: c.numpy() for name, c in columns.items()})
+        return table, write_json(folder / "summary.json", self.summary())
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self)} samples, accuracy {self.accuracy:.4f}, l_{self.settings['p']:g} distance to the boundary:"
+        ]
+        width = max(map(len, self.margins))
+        for name, d in self.statistics.items():
+            lines.append(
+                f"  {name:{width}}  mean {d.mean:.4g}  std {d.std:.4g}  mean/std {d.ratio:.3g}  min {d.minimum:.4g}  "
+                f"negative {d.share_negative:.2%}" + (f"  without a margin: {d.invalid}" if d.invalid else "")
+            )
+        return "\n".join(lines)
+
+
+def measure(
+    model: nn.Module,
+    data: Any,
+    *,
+    at: Sequence[str] | None = None,
+    p: float = 2.0,
+    classes: Classes = 1,
+    read_as: Reading = "logits",
+    batch_size: int = 256,
+    progress: bool | None = None,
+) -> Measurement:
+    """Measure the margins of `model` on all of `data`, in evaluation mode; the network is left as it was.
+
+    Args:
+        model: any classifier; its device and dtype are used.
+        data: a name (its test set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset` or a `DataLoader`.
+        at: places; by default the input, or the first embedding where inputs are tokens.
+        p: the norm of the distance, in [1, ∞].
+        classes: against how many of the strongest other classes, or `"all"`; the smallest distance counts.
+        read_as: `"logits"` or `"softmax"`, see `margins.distance`.
+        batch_size: samples at a time (a `DataLoader` has its own).
+        progress: show a bar; by default on a terminal only.
+    """
+    network = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    parameter = next((p for p in network.parameters() if p.is_floating_point()), None)
+    parts: list[tuple[dict[str, Tensor], Tensor, Tensor, Tensor]] = []
+    with evaluating(network), _without_weight_gradients(network), torch.enable_grad():
+        for x, y in track(batches(data, batch_size=batch_size), "Measuring margins", progress=progress):
+            if parameter is not None:
+                x, y = x.to(parameter.device), y.to(parameter.device)
+                # Under autocast the network chooses its own dtypes.
+                x = x.to(parameter.dtype) if x.is_floating_point() and not _autocast(x.device.type) else x
+            at = places.default_places(network, x) if at is None else at
+            with places.watch(network, at) as watched:
+                scores = places.scores_of(network(x))
+            if not parts:
+                _check_samples_do_not_mix(scores, watched)
+            distances = distance(scores, y, at=watched, p=p, classes=classes, read_as=read_as)
+            parts.append(
+                (
+                    {name: d.detach().cpu() for name, d in distances.items()},
+                    output(scores.detach(), y).cpu(),
+                    y.cpu(),
+                    _predictions(scores.detach(), y).cpu(),
+                )
+            )
+    if not parts or at is None:
+        raise ValueError("data has no samples, expected at least one batch")
+    return Measurement(
+        margins={name: torch.cat([part[0][name] for part in parts]) for name in at},
+        output=torch.cat([part[1] for part in parts]),
+        labels=torch.cat([part[2] for part in parts]),
+        predictions=torch.cat([part[3] for part in parts]),
+        settings={"at": list(at), "p": float(p), "classes": classes, "read_as": read_as},
+    )
+
+
+def _predictions(scores: Tensor, labels: Tensor) -> Tensor:
+    if is_binary(scores):
+        return torch.where(scores.reshape(-1) > 0, 1, -1).to(labels.dtype)
+    return scores.argmax(dim=1).to(labels.dtype)
+
+
+def _autocast(device: str) -> bool:
+    return torch.is_autocast_enabled(device)
+
+
+@contextmanager
+def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
+    """No gradient of a weight is wanted, so none of what it needs has to be kept during the forward pass."""
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    for parameter in wanted:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in wanted:
+            parameter.requires_grad_(True)
+
+
+def _check_samples_do_not_mix(scores: Tensor, at: places.At) -> None:
+    """Raise when a sample's scores depend on other samples of its batch, by whatever layer."""
+    if len(scores) < 2:
+        return
+    for name, gradient in at.gradients(scores[0]).items():
+        if len(gradient) == len(scores) and bool(gradient[1:].any()):
+            raise ValueError(
+                f"the scores of one sample depend on the other samples of its batch at {name!r}, even in evaluation "
+                "mode, so per-sample margins are not defined: measure with batch_size=1, or change the layer that mixes"
+            )

@@ -1,0 +1,154 @@
+"""Margins divided by the size of the weights (farhang, Definitions 3.1 and 3.2).
+
+Both are defined for networks that are homogeneous in their weights: linear and convolutional layers without bias,
+ReLUs and pools between them. A layer with a norm of its own that these definitions do not know is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import norms
+from widemargin.margins.output import output
+from widemargin.modes import evaluating
+from widemargin.places import scores_of, unwrap
+from widemargin.types import Labels, PerExample
+
+Biases = Literal["refuse", "ignore"]
+Inputs = Literal["each", "joint"]
+
+_LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def frobenius(model: nn.Module, x: Tensor, labels: Labels, *, biases: Biases = "refuse") -> PerExample:
+    """γ̄_F = γ · Π_l √d_l/‖W_l‖_F · √d_0/‖x‖_2 (farhang, Definition 3.1).
+
+    d_l is the number of rows of W_l; for a convolution, ‖·‖_F is the kernel's and d_l its output channels (errata 11).
+
+    Args:
+        model: a bias-free network of linear and convolutional layers.
+        x: inputs; d_0 is the number of entries of one.
+        labels: class indices, or ±1 for a network with one output.
+        biases: a bias is not in the definition: refuse such a network, or leave its biases out of the norm.
+    """
+    factor = math.prod(math.sqrt(len(w)) / float(norms.frobenius(w)) for _, w in weights(model, biases=biases))
+    return _margins(model, x, labels) * factor * _input_factor(x, "each")
+
+
+def spectral(
+    model: nn.Module,
+    x: Tensor,
+    labels: Labels,
+    *,
+    reference: nn.Module | None = None,
+    inputs: Inputs = "each",
+    biases: Biases = "refuse",
+) -> PerExample:
+    """γ̄_σ = γ / R_w · √d_0/‖x‖_2, with the spectral complexity R_w (farhang, Definition 3.2).
+
+    Args:
+        model: a bias-free network of linear and convolutional layers.
+        x: inputs.
+        labels: class indices, or ±1 for a network with one output.
+        reference: the network M chosen before the data was seen, usually the initial one; None is zero.
+        inputs: divide by each input's own norm, or (`"joint"`) by ‖X‖_F/n, as Bartlett et al. and Figure 2 do.
+        biases: as in `frobenius`.
+    """
+    complexity = spectral_complexity(model, x, reference=reference, biases=biases)
+    return _margins(model, x, labels) / complexity * _input_factor(x, inputs)
+
+
+def spectral_complexity(
+    model: nn.Module, x: Tensor, *, reference: nn.Module | None = None, biases: Biases = "refuse"
+) -> float:
+    """R_w = Π_l ‖W_l‖_σ · (Σ_l ‖W_lᵀ − M_lᵀ‖_{2,1}^{2/3} / ‖W_l‖_σ^{2/3})^{3/2} (farhang Def. 3.2; Bartlett eq. 1.2).
+
+    ‖·‖_σ of a convolution is that of the operator it is, on feature maps of the size it meets on `x`.
+    """
+    sizes = operator_norms(model, x, biases=biases)
+    centres = {} if reference is None else dict(weights(reference, biases="ignore"))
+    total = 0.0
+    for name, weight in weights(model, biases=biases):
+        centre = centres.get(name)
+        if reference is not None and (centre is None or centre.shape != weight.shape):
+            raise ValueError(f"reference has no weight of shape {list(weight.shape)} at {name!r}, as the network has")
+        moved = weight if centre is None else weight - centre.to(weight)
+        total += (float(norms.two_one(moved)) / sizes[name]) ** (2 / 3)
+    return math.prod(sizes.values()) * total**1.5
+
+
+def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") -> dict[str, float]:
+    """‖W_l‖_σ of every weight layer, by name, as the linear operator it is on feature maps of the size met on `x`."""
+    network = unwrap(model)
+    shapes: dict[str, torch.Size] = {}
+
+    def remember(name: str) -> None:
+        def hook(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+            shapes[name] = args[0].shape[1:]
+
+        handles.append(network.get_submodule(name).register_forward_pre_hook(hook))
+
+    handles: list[torch.utils.hooks.RemovableHandle] = []
+    try:
+        names = [name for name, _ in weights(model, biases=biases)]
+        for name in names:
+            remember(name)
+        _evaluate(model, x[:1])
+    finally:
+        for handle in handles:
+            handle.remove()
+    missing = [name for name in names if name not in shapes]
+    if missing:
+        raise ValueError(f"layer {missing[0]!r} was not reached by the forward pass, so its norm is not defined")
+    return {name: float(norms.spectral_of_layer(network.get_submodule(name), shapes[name])) for name in names}
+
+
+def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[str, Tensor]]:
+    """Name and weight of every layer of `model`, or a sentence about the first layer whose norm is not known."""
+    if biases not in ("refuse", "ignore"):
+        raise ValueError(f"biases is {biases!r}, expected 'refuse' or 'ignore'")
+    found = False
+    for name, module in unwrap(model).named_modules():
+        own = list(module.parameters(recurse=False)) + list(module.buffers(recurse=False))
+        if not own:
+            continue
+        if not isinstance(module, _LINEAR):
+            raise TypeError(
+                f"layer {name!r} is a {type(module).__name__}, which has no norm in normalized margins: "
+                "expected Linear and Conv layers and layers without parameters"
+            )
+        if module.bias is not None and biases == "refuse":
+            raise ValueError(
+                f"layer {name!r} has a bias, which normalized margins do not count: "
+                "build the network without biases, or pass biases='ignore'"
+            )
+        found = True
+        yield name, module.weight.detach()
+    if not found:
+        raise ValueError(f"{type(unwrap(model)).__name__} has no layer with weights, expected Linear or Conv layers")
+
+
+def _margins(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    return output(_evaluate(model, x), labels)
+
+
+def _evaluate(model: nn.Module, x: Tensor) -> Tensor:
+    with evaluating(model), torch.no_grad():
+        return scores_of(model(x))
+
+
+def _input_factor(x: Tensor, inputs: Inputs) -> Tensor:
+    size = norms.lp(x, 2.0)
+    if inputs == "joint":
+        return len(x) / torch.linalg.vector_norm(size)
+    if inputs != "each":
+        raise ValueError(f"inputs is {inputs!r}, expected 'each' or 'joint'")
+    zero = (size == 0).nonzero()
+    if len(zero):
+        raise ValueError(f"x has an all-zero input at index {int(zero[0])}, whose normalized margin is not defined")
+    return math.sqrt(x[0].numel()) / size

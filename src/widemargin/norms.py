@@ -1,0 +1,145 @@
+"""Norms: l_p and its dual per sample, Frobenius, (2,1), and the spectral norm of matrices and convolutions."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from widemargin.types import PerExample
+
+
+def dual(p: float) -> float:
+    """The q with 1/p + 1/q = 1: l_q is the dual norm of l_p (elsayed, eq. 7). 1 ↔ ∞, 2 ↔ 2."""
+    check_p(p)
+    if p == 1:
+        return math.inf
+    return 1.0 if p == math.inf else p / (p - 1)
+
+
+def check_p(p: float) -> None:
+    """Raise unless `p` is a real number in [1, ∞], where l_p is a norm."""
+    if isinstance(p, bool) or not isinstance(p, numbers.Real):
+        raise TypeError(f"p is {p!r}, expected a real number in [1, inf]")
+    if not p >= 1:
+        raise ValueError(f"p is {p}, expected a real number in [1, inf]")
+
+
+def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
+    """‖x_k‖_p = (Σ |x_kj|^p)^(1/p) of every sample, over all its other dimensions; max |x_kj| for p = ∞.
+
+    The row is divided by its largest entry first, so that no power overflows or underflows. Half precision is summed in
+    float32. The gradient at 0, where the norm has none, is 0.
+    """
+    check_p(p)
+    rows = x.flatten(1) if x.ndim > 1 else x[:, None]
+    if rows.dtype in (torch.float16, torch.bfloat16):
+        rows = rows.float()
+    size = rows.abs()
+    if p == 1:
+        return size.sum(dim=1)
+    largest = size.amax(dim=1)
+    if p == math.inf:
+        return largest
+    # A constant in the graph: by homogeneity the gradient is right without it.
+    unit = largest.detach()
+    unit = torch.where((unit > 0) & unit.isfinite(), unit, torch.ones_like(unit))
+    ratio = size / unit[:, None]
+    # 0^(1/p) has an infinite slope: keep zero rows out of the root.
+    zero = (largest == 0).detach()
+    total = (ratio.square() if p == 2 else ratio**p).sum(dim=1)
+    root = torch.where(zero, torch.ones_like(total), total) ** (1 / p)
+    return torch.where(zero, total, root * unit)
+
+
+def frobenius(weight: Tensor) -> Tensor:
+    """‖W‖_F = √(Σ W_ij²), over all entries of a matrix or kernel."""
+    return torch.linalg.vector_norm(weight)
+
+
+def two_one(weight: Tensor) -> Tensor:
+    """‖Wᵀ‖_{2,1}: the sum of the l_2 norms of the rows of W (farhang Def. 3.2; errata 9).
+
+    A row is what one output unit sees: for a convolution, the kernel of one output channel.
+    """
+    return torch.linalg.vector_norm(weight.flatten(1), dim=1).sum()
+
+
+def spectral(weight: Float[Tensor, "rows columns"]) -> Tensor:
+    """‖W‖_σ: the largest singular value of a matrix, by SVD, or by Lanczos when the matrix is large."""
+    if min(weight.shape) <= 1024:
+        return torch.linalg.matrix_norm(weight.detach(), ord=2)
+    w = weight.detach()
+    return largest_singular_value(lambda v: w @ v, lambda u: w.T @ u, w.new_ones(w.shape[1]))
+
+
+def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
+    """The operator norm of a linear layer on inputs of `input_shape` (without the batch), its bias left out.
+
+    A convolution is taken as the linear operator it is, with its stride, padding and dilation, on images of that size:
+    not as its kernel laid out as a matrix, whose norm can be several times smaller.
+    """
+    if isinstance(layer, nn.Linear):
+        return spectral(layer.weight)
+    start = torch.ones(1, *input_shape, dtype=layer.weight.dtype, device=layer.weight.device)  # type: ignore[arg-type]
+    offset = layer(torch.zeros_like(start)).detach()
+
+    def forward(v: Tensor) -> Tensor:
+        with torch.no_grad():
+            return layer(v.view_as(start)).sub(offset).flatten()
+
+    def adjoint(u: Tensor) -> Tensor:
+        with torch.enable_grad():
+            v = torch.zeros_like(start, requires_grad=True)
+            (grad,) = torch.autograd.grad(layer(v), v, u.view_as(offset))
+        return grad.flatten()
+
+    return largest_singular_value(forward, adjoint, start.flatten())
+
+
+def largest_singular_value(
+    forward: Callable[[Tensor], Tensor], adjoint: Callable[[Tensor], Tensor], like: Tensor, *, steps: int = 200
+) -> Tensor:
+    """The largest singular value of a linear map given by its products with vectors.
+
+    Power iteration that forgets nothing (Golub-Kahan-Lanczos, fully reorthogonalised): from step to step the value
+    rises to the truth. It stops once it has stopped rising at the precision of the dtype. The start has a seed of its
+    own, so that the same map always has the same norm.
+    """
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like.device)
+    v = v / v.norm()
+    right, left = [v], []
+    u = forward(v)
+    diagonal: list[Tensor] = []
+    beside: list[Tensor] = []
+    value, settled = like.new_zeros(()), 0
+    for _ in range(min(steps, like.numel())):
+        alpha = u.norm()
+        if alpha == 0:
+            break
+        diagonal.append(alpha)
+        left.append(u / alpha)
+        w = adjoint(left[-1])
+        basis = torch.stack(right)
+        w = w - basis.T @ (basis @ w)
+        w = w - basis.T @ (basis @ w)  # twice is enough for orthogonality to rounding
+        beta = w.norm()
+        bidiagonal = torch.diag(torch.stack(diagonal))
+        if beside:
+            bidiagonal = bidiagonal + torch.diag(torch.stack(beside), 1)
+        new = torch.linalg.matrix_norm(bidiagonal, ord=2)
+        settled = settled + 1 if new - value <= 4 * torch.finfo(v.dtype).eps * new else 0
+        value = new
+        if settled >= 3 or beta <= torch.finfo(v.dtype).eps * value:
+            break
+        beside.append(beta)
+        right.append(w / beta)
+        u = forward(right[-1]) - beta * left[-1]
+        basis = torch.stack(left)
+        u = u - basis.T @ (basis @ u)
+    return value

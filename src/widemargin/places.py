@@ -1,0 +1,244 @@
+"""Where a margin is taken: at the input of a network, at its output, or at the output of any module of it, by name.
+
+A place is a zero tensor that is added to what passes there, and gradients are taken at that zero tensor. A captured
+activation would not do: under `torch.compile`, autocast and wrappers it need not lie in the graph of the scores.
+
+    with places.watch(model, ("input", "conv2")) as at:
+        scores = model(x)
+    at["conv2"]                      # zeros of the shape of conv2's output, a leaf in the graph of the scores
+    at.gradients(scores[:, 0])       # {"input": …, "conv2": …}: one backward pass serves every place
+
+**Samples must not mix.** A per-sample gradient is read off the gradient of a sum over the batch, which is right only if
+a sample's scores don't depend on the other samples. BatchNorm in training mode breaks that, so `watch` refuses such a
+network until it is told what to do: `statistics="coupled"` takes the gradients as they come, through the batch
+statistics, as the papers' codes do; `statistics="frozen"` holds the batch statistics constant in the gradients at the
+places (and only there: `loss.backward()` still flows through them).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.hooks import RemovableHandle
+
+from widemargin.frozen_batchnorm import Route, freeze
+
+BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
+
+INPUT, OUTPUT = "input", "output"
+
+
+class At(Mapping[str, Tensor]):
+    """The places of one forward pass: name → the zero tensor added there, in the order they were asked for."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._zeros: dict[str, Tensor | None] = dict.fromkeys(names)
+        self._route = Route()
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._zeros:
+            raise KeyError(f"{name!r} is not watched, expected one of {', '.join(map(repr, self._zeros))}")
+        zero = self._zeros[name]
+        if zero is None:
+            raise ValueError(f"at has {name!r}, which no forward pass has reached yet: run the network inside `watch`")
+        return zero
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._zeros)
+
+    def __len__(self) -> int:
+        return len(self._zeros)
+
+    def __repr__(self) -> str:
+        shapes = (f"{name!r}: {'not reached' if z is None else list(z.shape)}" for name, z in self._zeros.items())
+        return f"At({{{', '.join(shapes)}}})"
+
+    def add(self, name: str, value: Tensor) -> Tensor:
+        """`value` plus the new zero tensor of the place `name`."""
+        if self._zeros[name] is not None:
+            raise ValueError(
+                f"at has {name!r}, which ran more than once while watched, so its margin is not defined: "
+                "name a module that runs once, and watch one forward pass at a time"
+            )
+        zero = torch.zeros_like(value, requires_grad=True)
+        self._zeros[name] = zero
+        return value + zero
+
+    def gradients(self, outputs: Tensor, *, second_order: bool = False) -> dict[str, Tensor]:
+        """∇ of the sum of `outputs` at every place; row k is sample k's own gradient where samples do not mix.
+
+        The graph is kept, so that more gradients can be taken and the loss can still go backward.
+        """
+        zeros = [self[name] for name in self]
+        try:
+            with self._route.frozen():
+                grads = torch.autograd.grad(
+                    outputs.sum(), zeros, retain_graph=True, create_graph=second_order, materialize_grads=True
+                )
+        except RuntimeError as error:
+            if "double backward" in str(error):
+                raise RuntimeError(
+                    "second_order=True needs a gradient of a gradient, which torch.compile does not give: "
+                    "pass the network as it was before torch.compile"
+                ) from error
+            raise
+        return dict(zip(self, grads))
+
+
+@contextmanager
+def watch(
+    model: nn.Module, places: Sequence[str] = (INPUT,), *, statistics: BatchStatistics | None = None
+) -> Iterator[At]:
+    """Watch `places` of `model` during one forward pass inside the `with` block, of any `nn.Module`, by module name.
+
+    Args:
+        model: any network, also wrapped (DDP, Fabric, `torch.compile`); names are those of the wrapped network. A
+            compiled network runs uncompiled while a hidden place is watched: the compiled graph has no such place.
+        places: `"input"`, `"output"` (the scores) or names out of `model.named_modules()`.
+        statistics: what BatchNorm in training mode means for the gradients at the places, see above.
+    """
+    names = check_places(model, places)
+    mixing = mixing_modules(model)
+    if mixing and statistics is None:
+        raise ValueError(
+            f"statistics is None, but {mixing[0]!r} ({type(model.get_submodule(mixing[0])).__name__}) mixes the "
+            "samples of a batch, so per-sample gradients are not defined: call model.eval(), or choose "
+            "statistics='frozen' (per sample, batch statistics held constant) or 'coupled' (as the papers' codes do)"
+        )
+    if statistics not in (None, "coupled", "frozen"):
+        raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")
+    at = At(names)
+    with ExitStack() as stack:
+        if _is_compiled_inside(model) and any(name not in (INPUT, OUTPUT) for name in names):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if statistics == "frozen":
+            for name in mixing:
+                stack.callback(freeze(model.get_submodule(name), at._route).remove)
+        for name in names:
+            stack.callback(_attach(model, name, at).remove)
+        yield at
+
+
+def scores_of(answer: Any) -> Tensor:
+    """The scores in what a network answered: the tensor itself, or the `.logits` of an answer that has them."""
+    scores = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
+    if not isinstance(scores, Tensor):
+        raise TypeError(f"the network answered a {type(answer).__name__}, expected a tensor or something with .logits")
+    return scores
+
+
+def check_places(model: nn.Module, places: Sequence[str]) -> tuple[str, ...]:
+    """`places` as a tuple, or a `ValueError` that names the first one that `model` does not have."""
+    if isinstance(places, str):
+        raise TypeError(f"at is the string {places!r}, expected a sequence of place names such as ({places!r},)")
+    names = tuple(places)
+    if not names:
+        raise ValueError("at is empty, expected at least one place such as 'input'")
+    known = [name for name, _ in unwrap(model).named_modules() if name]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ValueError(f"at has {name!r} twice, expected each place once")
+        if name not in (INPUT, OUTPUT, *known):
+            close = difflib.get_close_matches(str(name), [INPUT, OUTPUT, *known], n=1)
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"expected 'input', 'output' or one of: {', '.join(known)}"
+            )
+            raise ValueError(f"at has {name!r}, which is no module of {type(unwrap(model)).__name__}: {hint}")
+    return names
+
+
+def default_places(model: nn.Module, x: Tensor) -> tuple[str, ...]:
+    """`("input",)`, or for integer inputs (tokens) the first embedding of the network."""
+    return (INPUT,) if x.is_floating_point() else (_embedding(model),)
+
+
+def mixing_modules(model: nn.Module) -> list[str]:
+    """Names of the modules that now mix the samples of a batch: normalisation by batch statistics."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+    ]
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own network inside `torch.compile`, DDP, DataParallel and Fabric wrappers."""
+    while True:
+        if hasattr(model, "_orig_mod"):
+            inner = model._orig_mod
+        elif isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            inner = model.module
+        elif type(model).__name__ == "_FabricModule":
+            inner = model._forward_module
+        else:
+            return model
+        assert isinstance(inner, nn.Module)
+        model = inner
+
+
+def _attach(model: nn.Module, name: str, at: At) -> RemovableHandle:
+    if name == INPUT:
+        # Before the other hooks of the network, and on the outermost wrapper: what the user passes is the input.
+        return model.register_forward_pre_hook(
+            lambda _, args, kwargs: _add_to_input(unwrap(model), at, args, kwargs), with_kwargs=True, prepend=True
+        )
+    module = model if name == OUTPUT else unwrap(model).get_submodule(name)
+    return module.register_forward_hook(lambda _, __, output: _add_to_output(name, at, output))
+
+
+def _add_to_input(
+    model: nn.Module, at: At, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    for index, value in enumerate(args):
+        if isinstance(value, Tensor):
+            _check_input(model, value)
+            return (*args[:index], at.add(INPUT, value), *args[index + 1 :]), kwargs
+    for key, value in kwargs.items():
+        if isinstance(value, Tensor):
+            _check_input(model, value)
+            return args, {**kwargs, key: at.add(INPUT, value)}
+    raise TypeError("the network was called without a tensor, so there is no place 'input'")
+
+
+def _check_input(model: nn.Module, x: Tensor) -> None:
+    if not x.is_floating_point():
+        raise TypeError(
+            f"at has 'input', but the input has dtype {x.dtype} (tokens), which has no gradient: "
+            f"take the margin at the embedding, at=({_embedding(model)!r},)"
+        )
+
+
+def _embedding(model: nn.Module) -> str:
+    for name, module in unwrap(model).named_modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+            return name
+    raise ValueError(
+        f"the input is of integers and {type(unwrap(model)).__name__} has no nn.Embedding: name a module with at=(…,)"
+    )
+
+
+def _add_to_output(name: str, at: At, output: Any) -> Any:
+    if isinstance(output, Tensor):
+        if not output.is_floating_point():
+            raise TypeError(f"at has {name!r}, whose output has dtype {output.dtype}, expected floating point")
+        return at.add(name, output)
+    if hasattr(output, "_replace") and isinstance(getattr(output, "logits", None), Tensor):
+        return output._replace(logits=at.add(name, output.logits))
+    if isinstance(output, (tuple, list)) and output and isinstance(output[0], Tensor):
+        return type(output)((at.add(name, output[0]), *output[1:]))
+    if isinstance(getattr(output, "logits", None), Tensor):
+        output.logits = at.add(name, output.logits)
+        return output
+    raise TypeError(
+        f"at has {name!r}, which answers a {type(output).__name__}, expected a tensor or a tuple of tensors"
+    )
+
+
+def _is_compiled_inside(model: nn.Module) -> bool:
+    return any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) for m in model.modules())

@@ -1,0 +1,21 @@
+"""Progress bars with the time left, on a terminal; silence elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sized
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], description: str, *, progress: bool | None = None) -> Iterator[T]:
+    """`items`, with a bar on standard error while they last; `progress=None` shows it on a terminal only."""
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import track as bar
+
+    total = len(items) if isinstance(items, Sized) else None
+    yield from bar(items, description, total=total, console=Console(stderr=True), transient=True)
