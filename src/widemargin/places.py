@@ -100,7 +100,8 @@ def watch(
     Args:
         model: any network, also wrapped (DDP, Fabric, `torch.compile`); names are those of the wrapped network. A
             compiled network runs uncompiled while a hidden place is watched: the compiled graph has no such place.
-        places: `"input"`, `"output"` (the scores) or names out of `model.named_modules()`.
+        places: `"input"`, names out of `model.named_modules()`, or `"output"`: the module of that name if there is one,
+            else the scores.
         statistics: what BatchNorm in training mode means for the gradients at the places, see above.
     """
     names = check_places(model, places)
@@ -188,7 +189,8 @@ def _attach(model: nn.Module, name: str, at: At) -> RemovableHandle:
         return model.register_forward_pre_hook(
             lambda _, args, kwargs: _add_to_input(unwrap(model), at, args, kwargs), with_kwargs=True, prepend=True
         )
-    module = model if name == OUTPUT else unwrap(model).get_submodule(name)
+    known = dict(unwrap(model).named_modules())
+    module = known.get(name, model)  # "output" is the network's answer unless a module has that name
     return module.register_forward_hook(lambda _, __, output: _add_to_output(name, at, output))
 
 
