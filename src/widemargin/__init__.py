@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from widemargin import data, margins, models, norms, places
+    from widemargin import data, losses, margins, models, norms, places
     from widemargin.margins.measurement import measure
 
-_ROOMS = ("data", "margins", "models", "norms", "places")
+_ROOMS = ("data", "losses", "margins", "models", "norms", "places")
 _NAMES = {"measure": "widemargin.margins.measurement"}
 
-__all__ = ["__version__", "data", "margins", "measure", "models", "norms", "places"]
+__all__ = ["__version__", "data", "losses", "margins", "measure", "models", "norms", "places"]
 
 
 def __getattr__(name: str) -> Any:

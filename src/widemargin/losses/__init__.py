@@ -1,0 +1,26 @@
+"""What is MINIMISED on data: one margin loss with several penalties, and the baselines it is compared with.
+
+Every loss is a frozen value, called as `loss(model, x, y)` or, with a forward pass of one's own, `loss.of(scores, y)`,
+and returns one number per sample.
+"""
+
+from widemargin.losses.baselines import CrossEntropy, MultiClassHinge, ScoreLoss, SoftHinge
+from widemargin.losses.margin import MarginLoss
+from widemargin.losses.papers import large_margin, odn, odn_hinge
+from widemargin.losses.penalties import Band, Hinge, Penalty
+from widemargin.losses.target import Target
+
+__all__ = [
+    "Band",
+    "CrossEntropy",
+    "Hinge",
+    "MarginLoss",
+    "MultiClassHinge",
+    "Penalty",
+    "ScoreLoss",
+    "SoftHinge",
+    "Target",
+    "large_margin",
+    "odn",
+    "odn_hinge",
+]

@@ -1,0 +1,137 @@
+"""One loss for three papers: a penalty of the margin at some places of the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from widemargin import norms, places
+from widemargin.losses import scale_free
+from widemargin.losses.penalties import Hinge, Penalty
+from widemargin.margins.distance import Linearization, linearize
+from widemargin.margins.output import Classes, Reading
+from widemargin.places import At, BatchStatistics
+from widemargin.types import Labels, PerExample, Scores, is_binary
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginLoss:
+    """Σ_places A_i penalty(m_i) + λ·cross-entropy, with m_i = (f_y − f_i)/(ε + ‖∇f_y − ∇f_i‖_q) (elsayed, eq. 15).
+
+    With a `Hinge` it is elsayed's large-margin loss, with a `Band` odn's. The denominators are constants for the
+    gradient, as in elsayed §4.1, unless `second_order`. By default the loss takes its scale-free form
+    (`losses.scale_free` says what that is and why); `stabilize=None` gives the printed one.
+
+    Args:
+        penalty: `Hinge(gamma=…)` or `Band(r=…, theta=…, mu=…)`.
+        at: the places whose margins count; their penalties are added.
+        p: the norm of the distance, in [1, ∞].
+        classes: against how many of the strongest other classes, or `"all"`; each costs a backward pass.
+        aggregate: A_i, the largest penalty over those classes or their sum.
+        scores: f_i as logits or softmax probabilities (elsayed errata 1 and 2: γ of 200 to 20000 belongs to softmax).
+        cross_entropy: weight λ of an added cross-entropy term (elsayed errata 7).
+        clip: α > 0 caps the penalty of badly misclassified points, which then get no gradient: margins are clipped
+            below at γ(1 − α) (elsayed errata 3; its code has 2 by default and 4 for MNIST).
+        second_order: keep the denominators in the gradient, exactly; costs a double backward.
+        statistics: gradients at places through BatchNorm in training mode, see `places`.
+        stabilize: `"scale-free"`, or None for the printed form.
+        epsilon: ε of the printed form.
+    """
+
+    penalty: Penalty = field(default_factory=Hinge)
+    at: tuple[str, ...] = ("input",)
+    p: float = 2.0
+    classes: Classes = 1
+    aggregate: Literal["max", "sum"] = "max"
+    scores: Reading = "logits"
+    cross_entropy: float = 0.0
+    clip: float | None = None
+    second_order: bool = False
+    statistics: BatchStatistics = "coupled"
+    stabilize: Literal["scale-free"] | None = "scale-free"
+    epsilon: float = 1e-6
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.penalty, Penalty):
+            raise TypeError(f"penalty is {self.penalty!r}, expected Hinge(…) or Band(…)")
+        object.__setattr__(self, "at", _as_tuple(self.at))
+        norms.check_p(self.p)
+        self.penalty.check_places(len(self.at))
+        if self.aggregate not in ("max", "sum"):
+            raise ValueError(f"aggregate is {self.aggregate!r}, expected 'max' or 'sum'")
+        if self.scores not in ("logits", "softmax"):
+            raise ValueError(f"scores is {self.scores!r}, expected 'logits' or 'softmax'")
+        if self.statistics not in ("coupled", "frozen"):
+            raise ValueError(f"statistics is {self.statistics!r}, expected 'coupled' or 'frozen'")
+        if self.stabilize not in ("scale-free", None):
+            raise ValueError(f"stabilize is {self.stabilize!r}, expected 'scale-free' or None")
+        if not self.cross_entropy >= 0:
+            raise ValueError(f"cross_entropy is {self.cross_entropy}, expected a weight >= 0")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip is {self.clip}, expected None or a number > 0")
+        if not self.epsilon >= 0:
+            raise ValueError(f"epsilon is {self.epsilon}, expected a number >= 0")
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
+        """The loss of every sample of a batch, by one forward pass of `model` and a backward pass per class."""
+        with places.watch(model, self.at, statistics=self.statistics) as at:
+            scores = places.scores_of(model(x))
+        return self.of(scores, y, at=at)
+
+    def of(self, scores: Scores, y: Labels, *, at: At) -> PerExample:
+        """The loss of every sample, given `scores` from a forward pass inside `places.watch(model, loss.at) as at`."""
+        if tuple(at) != self.at:
+            raise ValueError(f"at watches {tuple(at)}, but the loss has at={self.at}")
+        scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+        lines = linearize(
+            scores, y, at=at, p=self.p, classes=self.classes, read_as=self.scores, second_order=self.second_order
+        )
+        loss = self.penalize(lines)
+        if self.cross_entropy:
+            loss = loss + self.cross_entropy * cross_entropy(scores, y)
+        return loss
+
+    def penalize(self, lines: Linearization) -> PerExample:
+        """The loss without its cross-entropy term, of score differences and their slopes at the places."""
+        return self._scale_free(lines) if self.stabilize else self._printed(lines)
+
+    def _printed(self, lines: Linearization) -> Tensor:
+        parts = [
+            self._aggregate(lines.difference / (self.epsilon + slope), place)
+            for place, slope in enumerate(lines.slopes.values())
+        ]
+        return torch.stack(parts).sum(dim=0)
+
+    def _scale_free(self, lines: Linearization) -> Tensor:
+        difference, scale = scale_free.without_scale(lines.difference)
+        if self.second_order:
+            difference = lines.difference  # with its denominator in the graph, a margin does not move the scale
+        parts = []
+        for place, slope in enumerate(lines.slopes.values()):
+            denominator, harmonic = scale_free.floored(slope)
+            unit = harmonic / (scale.clamp_min(1.0) * len(self.at) * self.penalty.slope(place))
+            parts.append(unit * self._aggregate(difference / denominator, place))
+        return torch.stack(parts).sum(dim=0)
+
+    def _aggregate(self, margin: Tensor, place: int) -> Tensor:
+        if self.clip is not None:
+            margin = margin.clamp_min(self.penalty.reach(place) * (1 - self.clip))
+        penalties = self.penalty(margin, place)
+        return penalties.amax(dim=1) if self.aggregate == "max" else penalties.sum(dim=1)
+
+
+def cross_entropy(scores: Scores, y: Labels) -> PerExample:
+    """−log softmax(f)_y, or log(1 + exp(−f·y)) for a binary network with labels ±1."""
+    if is_binary(scores):
+        return F.softplus(-scores.reshape(-1) * y.to(scores.dtype))
+    return F.cross_entropy(scores, y.long(), reduction="none")
+
+
+def _as_tuple(at: tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(at, str) or not at:
+        raise TypeError(f"at is {at!r}, expected a tuple of place names such as ('input',)")
+    return tuple(at)

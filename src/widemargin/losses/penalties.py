@@ -1,0 +1,99 @@
+"""Penalties of a margin: what a loss asks of the distance to the boundary."""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+class Penalty(abc.ABC):
+    """A number ≥ 0 for every margin: 0 where the margin is as wanted."""
+
+    @abc.abstractmethod
+    def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
+        """The penalty of each margin, elementwise; `place` is the position of the place in the loss's `at`."""
+
+    @abc.abstractmethod
+    def reach(self, place: int = 0) -> float:
+        """The smallest margin that costs nothing: γ for the hinge, r − θ for the band."""
+
+    @abc.abstractmethod
+    def slope(self, place: int = 0) -> float:
+        """By how much the penalty falls when a margin below the reach grows by 1."""
+
+    @abc.abstractmethod
+    def check_places(self, count: int) -> None:
+        """Raise unless the penalty knows what to ask at each of `count` places."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hinge(Penalty):
+    """max(0, γ − m): the hinge of elsayed (15) and of odn's baseline (errata 1: odn prints it with the wrong sign).
+
+    `gamma` is in the units of the place (of the input: of the data) and may be one number, or a tuple of one per place.
+    """
+
+    gamma: float | tuple[float, ...] = 1.0
+
+    def __post_init__(self) -> None:
+        for gamma in self.gamma if isinstance(self.gamma, tuple) else (self.gamma,):
+            if not (isinstance(gamma, (int, float)) and 0 < gamma < math.inf):
+                raise ValueError(f"gamma is {self.gamma!r}, expected a positive number or a tuple of one per place")
+
+    def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
+        """max(0, γ − m)."""
+        return (self.reach(place) - margin).clamp_min(0)
+
+    def reach(self, place: int = 0) -> float:
+        """γ of that place."""
+        return self.gamma[place] if isinstance(self.gamma, tuple) else self.gamma
+
+    def slope(self, place: int = 0) -> float:  # noqa: ARG002
+        """1 everywhere."""
+        return 1.0
+
+    def check_places(self, count: int) -> None:
+        """Raise where there are not as many γ as places."""
+        if isinstance(self.gamma, tuple) and len(self.gamma) != count:
+            raise ValueError(f"gamma has {len(self.gamma)} entries, but at has {count} places")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band(Penalty):
+    """The optimal-margin-distribution penalty, odn (1): zero inside the band [r − θ, r + θ].
+
+        (r − θ − m)/(r − θ)          m ≤ r − θ
+        0                            r − θ < m ≤ r + θ
+        μ(m − r − θ)²/(r + θ)²       m > r + θ
+
+    θ is the half-width of the band, r its centre (errata 3); the upper branch is divided by (r + θ)² (errata 4).
+    """
+
+    r: float = 2.0
+    theta: float = 1.0
+    mu: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.theta < self.r < math.inf:
+            raise ValueError(f"r is {self.r} and theta {self.theta}, expected 0 <= theta < r")
+        if not 0 <= self.mu < math.inf:
+            raise ValueError(f"mu is {self.mu}, expected a number >= 0")
+
+    def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
+        """Odn (1)."""
+        low, high = self.reach(place), self.r + self.theta
+        return (low - margin).clamp_min(0) / low + self.mu * (margin - high).clamp_min(0).square() / high**2
+
+    def reach(self, place: int = 0) -> float:  # noqa: ARG002
+        """r − θ, the lower edge of the band."""
+        return self.r - self.theta
+
+    def slope(self, place: int = 0) -> float:
+        """1/(r − θ), below the band."""
+        return 1 / self.reach(place)
+
+    def check_places(self, count: int) -> None:
+        """One band for all places, however many."""

@@ -1,0 +1,48 @@
+"""The form of margin losses that trains wherever cross-entropy trains.
+
+As printed, with the denominator a constant for the gradient, a margin loss has two faults. (a) Its gradient at the
+scores is 1/‖∇f‖ long, about 50 for a fresh MNIST network: cross-entropy's learning rates are 50 times too large for
+it. (b) The true margin (f_y − f_i)/‖∇(f_y − f_i)‖ does not change when all scores are scaled, but its gradient with a
+constant denominator has a component along the scale. Wherever γ is out of reach that component never ends, and the
+scores inflate until the network blows up.
+
+With d = f_y − f_i, s² the mean of d² of the strongest class over the batch, n the denominators at one place, and a bar
+for "constant in the gradient":
+
+    d ← d·(s̄/s)                        (b) the same value; the gradient no longer moves the scale of the scores
+    n ← max(n, 0.1·median n)                no single flat sample takes the whole gradient
+    loss ← loss·H/(max(1, s̄)·places)   (a) H the harmonic mean of n: the gradient at the scores is about 1 long
+
+and, for the band, times r − θ, so that its slope is 1 as the hinge's is. Means and medians are over the joint batch of
+all processes. The gradient at the scores stays a multiple of e_y − e_i, sample by sample.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from widemargin.losses import joint
+
+SMALLEST_BATCH = 8
+"""With fewer samples d is left as it is: to project the scale out takes a share 1/n of the gradient, all of it at 1."""
+
+FLOOR = 0.1
+TINY = 1e-6
+
+
+def without_scale(difference: Tensor) -> tuple[Tensor, Tensor]:
+    """`difference` [batch, others] with the same values and a gradient that does not scale the scores; and s̄."""
+    square = joint.mean(difference[:, 0].square())
+    s = (square + TINY**2).sqrt()  # TINY: a zero-initialised last layer has s = 0
+    if len(difference) * joint.processes() < SMALLEST_BATCH:
+        return difference, s.detach()
+    return difference * (s.detach() / s), s.detach()
+
+
+def floored(slope: Tensor) -> tuple[Tensor, Tensor]:
+    """The denominators of one place with their floor, and their harmonic mean H over the joint batch."""
+    everyone = joint.gather(slope)
+    floor = (FLOOR * everyone.median()).clamp_min(TINY)
+    harmonic = 1 / (1 / everyone.clamp_min(floor)).mean()
+    return torch.maximum(slope, floor), harmonic
