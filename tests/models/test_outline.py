@@ -38,7 +38,7 @@ def test_blocks_come_after_their_layers() -> None:
 
 
 def test_the_network_is_left_as_it_was() -> None:
-    network = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2)).double()
+    network = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2), nn.Dropout(0.5), nn.Linear(2, 2)).double()
     network[1].eval()
     state = {key: value.clone() for key, value in network.state_dict().items()}
     places(network, (2,))

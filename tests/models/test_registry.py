@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -163,3 +164,14 @@ def test_every_place_runs_once_and_its_tensor_reaches_the_scores(entry: zoo.Entr
     assert tuple(runs) == found[1:]
     for gradient in torch.autograd.grad(scores[:, 0].sum(), [x, *zeros.values()]):
         assert gradient.abs().sum() > 0
+
+
+def test_the_table_of_the_docs_is_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 5
+    ]
+    rows = {row[0].strip("`"): row for row in cells if row[0].startswith("`")}
+    assert tuple(rows) == models.names()
+    for name in PRESENT:
+        assert rows[name][3] == f"{models.describe(name).parameters:,}"
