@@ -20,8 +20,8 @@ def sokolic_mlp(
     """g(x) = V f(x) with f^i = [W_i f^{i−1} + b_i]_+ for i = 1, …, L: `layers` hidden layers and a linear classifier.
 
     Source: sokolic, (4), (5), §V and the appendix: 784 units in the first layer, 392 in the higher ones, L = 1, 2, 3.
-    (W_i is written here as PyTorch stores it, the transpose of the paper's.) The classifier is one of the layers in
-    neither the paper's L nor `layers`; it has no bias, as in (4).
+    (W_i is written here as PyTorch stores it, the transpose of the paper's.) Neither the paper's L nor `layers` counts
+    the classifier, which has no bias, as in (4).
 
     Args:
         inputs: length of the input; images are flattened first.
