@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "widemargin"
 
 # The design's order, from the bottom up. A room imports from its own rung and the rungs below, and no ring may form.
 LADDER: tuple[tuple[str, ...], ...] = (
-    ("types", "norms", "places", "frozen_batchnorm", "modes", "files", "progress"),
+    ("types", "norms", "places", "frozen_batchnorm", "modes", "files", "progress", "provenance"),
     ("margins",),
     ("losses", "regularizers", "optim", "bounds", "geometry", "gp", "attacks"),
     ("bracket",),
@@ -34,7 +34,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
 BESIDE: dict[str, tuple[set[str], str]] = {
     "data": ({"types"}, "margins"),
     "models": ({"types"}, "training"),
-    "report": (set(), "studies"),
+    "report": ({"files"}, "studies"),
 }
 RUNG = {room: height for height, rooms in enumerate(LADDER) for room in rooms}
 
