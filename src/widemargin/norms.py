@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import numbers
 from collections.abc import Callable, Sequence
@@ -9,8 +10,11 @@ from collections.abc import Callable, Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from widemargin.types import PerExample
+
+_HALF = (torch.float16, torch.bfloat16)
 
 
 def dual(p: float) -> float:
@@ -37,7 +41,7 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     """
     check_p(p)
     rows = x.flatten(1) if x.ndim > 1 else x[:, None]
-    if rows.dtype in (torch.float16, torch.bfloat16):
+    if rows.dtype in _HALF:
         rows = rows.float()
     size = rows.abs()
     if p == 1:
@@ -71,22 +75,28 @@ def two_one(weight: Tensor) -> Tensor:
 
 def spectral(weight: Float[Tensor, "rows columns"]) -> Tensor:
     """‖W‖_σ: the largest singular value of a matrix, by SVD, or by Lanczos when the matrix is large."""
-    if min(weight.shape) <= 1024:
-        return torch.linalg.matrix_norm(weight.detach(), ord=2)
     w = weight.detach()
-    return largest_singular_value(lambda v: w @ v, lambda u: w.T @ u, w.new_ones(w.shape[1]))
+    w = w.float() if w.dtype in _HALF else w
+    if min(w.shape) <= 1024:
+        return torch.linalg.matrix_norm(w, ord=2)
+    with torch.autocast(w.device.type, enabled=False):
+        return largest_singular_value(lambda v: w @ v, lambda u: w.T @ u, w.new_ones(w.shape[1]))
 
 
 def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
     """The operator norm of a linear layer on inputs of `input_shape` (without the batch), its bias left out.
 
     A convolution is taken as the linear operator it is, with its stride, padding and dilation, on images of that size:
-    not as its kernel laid out as a matrix, whose norm can be several times smaller.
+    not as its kernel laid out as a matrix, whose norm can be several times smaller. In float32 at least, whatever
+    autocast says and the layer's own dtype is.
     """
+    weight = layer.weight
+    assert isinstance(weight, Tensor)
     if isinstance(layer, nn.Linear):
-        return spectral(layer.weight)
-    start = torch.ones(1, *input_shape, dtype=layer.weight.dtype, device=layer.weight.device)  # type: ignore[arg-type]
-    offset = layer(torch.zeros_like(start)).detach()
+        return spectral(weight)
+    if weight.dtype in _HALF:
+        return spectral_of_layer(copy.deepcopy(layer).float(), input_shape)
+    start = weight.new_ones(1, *input_shape)
 
     def forward(v: Tensor) -> Tensor:
         with torch.no_grad():
@@ -98,7 +108,9 @@ def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
             (grad,) = torch.autograd.grad(layer(v), v, u.view_as(offset))
         return grad.flatten()
 
-    return largest_singular_value(forward, adjoint, start.flatten())
+    with torch.autocast(weight.device.type, enabled=False):
+        offset = layer(torch.zeros_like(start)).detach()
+        return largest_singular_value(forward, adjoint, start.flatten())
 
 
 def largest_singular_value(
@@ -112,34 +124,34 @@ def largest_singular_value(
     """
     generator = torch.Generator().manual_seed(0)
     v = torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like.device)
-    v = v / v.norm()
-    right, left = [v], []
-    u = forward(v)
+    eps = torch.finfo(v.dtype).eps
+    right, left = [v / v.norm()], []
+    u = forward(right[0])
     diagonal: list[Tensor] = []
     beside: list[Tensor] = []
     value, settled = like.new_zeros(()), 0
     for _ in range(min(steps, like.numel())):
         alpha = u.norm()
-        if alpha == 0:
+        if alpha <= eps * value:
             break
-        diagonal.append(alpha)
         left.append(u / alpha)
-        w = adjoint(left[-1])
-        basis = torch.stack(right)
-        w = w - basis.T @ (basis @ w)
-        w = w - basis.T @ (basis @ w)  # twice is enough for orthogonality to rounding
+        w = _orthogonal(adjoint(left[-1]), right)
         beta = w.norm()
-        bidiagonal = torch.diag(torch.stack(diagonal))
-        if beside:
-            bidiagonal = bidiagonal + torch.diag(torch.stack(beside), 1)
-        new = torch.linalg.matrix_norm(bidiagonal, ord=2)
-        settled = settled + 1 if new - value <= 4 * torch.finfo(v.dtype).eps * new else 0
-        value = new
-        if settled >= 3 or beta <= torch.finfo(v.dtype).eps * value:
-            break
+        diagonal.append(alpha)
         beside.append(beta)
+        # k × (k + 1): without the last β a map onto fewer than numel dimensions would lose what it does to the rest.
+        bidiagonal = pad(torch.diag(torch.stack(diagonal)), (0, 1)) + pad(torch.diag(torch.stack(beside)), (1, 0))
+        new = torch.linalg.matrix_norm(bidiagonal, ord=2)
+        settled = settled + 1 if new - value <= 4 * eps * new else 0
+        value = new
+        if settled >= 3 or beta <= eps * value:
+            break
         right.append(w / beta)
-        u = forward(right[-1]) - beta * left[-1]
-        basis = torch.stack(left)
-        u = u - basis.T @ (basis @ u)
+        u = _orthogonal(forward(right[-1]) - beta * left[-1], left)
     return value
+
+
+def _orthogonal(v: Tensor, basis: list[Tensor]) -> Tensor:
+    columns = torch.stack(basis)
+    v = v - columns.T @ (columns @ v)
+    return v - columns.T @ (columns @ v)  # twice is enough for orthogonality to rounding
