@@ -1,0 +1,35 @@
+"""Data by name, as tensors in memory, and the seeded transforms that the papers' experiments take.
+
+data = wm.data.load("mnist-5k")                         # Data(train=Samples, test=Samples, classes, bounds)
+train, validation = wm.data.holdout(data.train, 500, seed=0)
+noisy = wm.data.flip_labels(train, 0.2, seed=0, classes=10)
+for x, y in wm.data.batches(validation, batch_size=256): ...
+"""
+
+from __future__ import annotations
+
+from widemargin.data.batching import Batches, batches
+from widemargin.data.by_name import load, names
+from widemargin.data.corruption import add_noise, flip_labels
+from widemargin.data.pca import Pca
+from widemargin.data.projection import to_sphere, to_unit_range
+from widemargin.data.roots import default_root
+from widemargin.data.samples import Data, Samples
+from widemargin.data.sampling import holdout, subset
+
+__all__ = [
+    "Batches",
+    "Data",
+    "Pca",
+    "Samples",
+    "add_noise",
+    "batches",
+    "default_root",
+    "flip_labels",
+    "holdout",
+    "load",
+    "names",
+    "subset",
+    "to_sphere",
+    "to_unit_range",
+]

@@ -1,0 +1,58 @@
+"""A data set by its name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from widemargin.data.embedded import load_digits, load_mnist_5k
+from widemargin.data.imagenet import load_imagenet
+from widemargin.data.images import load_release
+from widemargin.data.releases import CIFAR10, FASHION_MNIST, MNIST
+from widemargin.data.samples import Data
+from widemargin.data.toy import load_toy
+
+InMemory = Literal["digits", "mnist-5k", "mnist", "fashion-mnist", "cifar10", "toy"]
+
+
+@overload
+def load(name: InMemory, root: str | Path | None = None, *, verify: bool = True) -> Data: ...
+@overload
+def load(
+    name: Literal["imagenet"], root: str | Path | None = None, *, verify: bool = True
+) -> Data[Dataset[tuple[Tensor, Tensor]]]: ...
+@overload
+def load(name: str, root: str | Path | None = None, *, verify: bool = True) -> Data[Any]: ...
+def load(name: str, root: str | Path | None = None, *, verify: bool = True) -> Data[Any]:
+    """The data set `name`: x as float32, images [n, channels, height, width] in [0, 1]; y as int64.
+
+    `digits` and `mnist-5k` come inside Python packages, `toy` is drawn. The others are searched in `root`, or where
+    the environment variable WIDEMARGIN_DATA says, else downloaded with the extra `hub`; `imagenet` is streamed. What
+    is read must have the checksums of the original release, unless `verify` is False, for a subset or a changed copy.
+    """
+    if name not in _LOADERS:
+        close = difflib.get_close_matches(str(name).lower(), _LOADERS, n=1)
+        guess = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"name is {name!r}, which is no data set: {guess}The names are {', '.join(_LOADERS)}")
+    return _LOADERS[name](root, verify)
+
+
+def names() -> tuple[str, ...]:
+    """The names that `load` knows."""
+    return tuple(_LOADERS)
+
+
+_LOADERS: dict[str, Callable[[str | Path | None, bool], Data[Any]]] = {
+    "digits": lambda root, verify: load_digits(),  # noqa: ARG005
+    "mnist-5k": lambda root, verify: load_mnist_5k(),  # noqa: ARG005
+    "mnist": lambda root, verify: load_release(MNIST, root, verify=verify),
+    "fashion-mnist": lambda root, verify: load_release(FASHION_MNIST, root, verify=verify),
+    "cifar10": lambda root, verify: load_release(CIFAR10, root, verify=verify),
+    "imagenet": lambda root, verify: load_imagenet(root),  # noqa: ARG005
+    "toy": lambda root, verify: load_toy(),  # noqa: ARG005
+}

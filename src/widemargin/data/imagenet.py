@@ -1,0 +1,126 @@
+"""ImageNet, streamed: an image is read when it is asked for, and there is never more than a batch in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+
+from widemargin.data.decode import to_array
+from widemargin.data.hub import hub_rows
+from widemargin.data.roots import VARIABLE, folders, resolve
+from widemargin.data.rows import image_bytes
+from widemargin.data.samples import Data
+
+HUB = "ILSVRC/imagenet-1k"
+_FOLDERS = ("imagenet", "ImageNet", "ILSVRC2012", "imagenet-1k")
+_ENDINGS = (".jpeg", ".jpg", ".png", ".webp")
+
+
+def load_imagenet(root: str | Path | None, *, size: int = 224) -> Data[Dataset[tuple[Tensor, Tensor]]]:
+    """Images [3, size, size] in [0, 1], the middle of each; `test` is ImageNet's validation set.
+
+    From a folder `train/<class>/*.JPEG` and `val/<class>/*.JPEG` (any number of classes, in the order of the folders'
+    names), else from the hub. There is no checksum: the release is no set of files that one could keep as they were.
+    """
+    if size < 1:
+        raise ValueError(f"size is {size}, expected the side of the images in pixels, at least 1")
+    place = resolve(root)
+    for folder in folders(place, _FOLDERS) if place is not None else ():
+        val = next((folder / name for name in ("val", "validation") if (folder / name).is_dir()), None)
+        if val is not None and (folder / "train").is_dir():
+            return _from_folder(folder / "train", val, size)
+    return _from_hub(place, size)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFolder(Dataset[tuple[Tensor, Tensor]]):
+    """The images of a folder with one folder a class."""
+
+    folder: Path
+    classes: tuple[str, ...]
+    files: tuple[tuple[int, str], ...]
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        label, name = self.files[i]
+        path = self.folder / self.classes[label] / name
+        return _to_tensor(path.read_bytes(), str(path), self.size), torch.tensor(label)
+
+    def __repr__(self) -> str:
+        return f"ImageFolder({len(self)} images of {len(self.classes)} classes in {self.folder})"
+
+
+@dataclass(frozen=True, eq=False)
+class ImageStream(IterableDataset[tuple[Tensor, Tensor]]):
+    """Rows from the hub; among the workers of a `DataLoader` the hub's own iterator shares them out."""
+
+    rows: Iterable[Mapping[str, Any]]
+    size: int
+    source: str
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for number, row in enumerate(self.rows):
+            where = f"row {number} of {self.source}"
+            yield _to_tensor(image_bytes(row, where), where, self.size), torch.tensor(row["label"])
+
+
+def _from_folder(train: Path, val: Path, size: int) -> Data[Dataset[tuple[Tensor, Tensor]]]:
+    classes = {part: tuple(sorted(entry.name for entry in os.scandir(part) if entry.is_dir())) for part in (train, val)}
+    for part, found in classes.items():
+        if not found:
+            raise FileNotFoundError(f"{part} has no folders, expected one folder of images for each class")
+    differing = sorted(set(classes[train]) ^ set(classes[val]))
+    if differing:
+        raise ValueError(f"{train} and {val} have different classes, for example {differing[0]}, expected the same")
+    return Data(
+        "imagenet",
+        ImageFolder(train, classes[train], _list(train, classes[train]), size),
+        ImageFolder(val, classes[val], _list(val, classes[val]), size),
+        classes[train],
+        (0.0, 1.0),
+    )
+
+
+def _list(part: Path, classes: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+    files: list[tuple[int, str]] = []
+    for label, name in enumerate(classes):
+        images = sorted(e.name for e in os.scandir(part / name) if e.name.lower().endswith(_ENDINGS))
+        if not images:
+            raise FileNotFoundError(f"{part / name} has no images, expected some for every class")
+        files += [(label, image) for image in images]
+    return tuple(files)
+
+
+def _from_hub(root: Path | None, size: int) -> Data[Dataset[tuple[Tensor, Tensor]]]:
+    try:
+        train, test = (hub_rows(HUB, split, streaming=True) for split in ("train", "validation"))
+    except ImportError as error:
+        where = (
+            f"{root} has no folders train and val" if root else f"imagenet has no root: neither root= nor {VARIABLE}"
+        )
+        raise FileNotFoundError(
+            f"{where}, expected train/<class>/*.JPEG and val/<class>/*.JPEG; "
+            "or pip install 'widemargin[hub]' to stream it"
+        ) from error
+    return Data(
+        "imagenet",
+        ImageStream(train, size, f"the train split of {HUB}"),
+        ImageStream(test, size, f"the validation split of {HUB}"),
+        tuple(train.features["label"].names),
+        (0.0, 1.0),
+    )
+
+
+def _to_tensor(content: bytes, source: str, size: int) -> Float[Tensor, "3 size size"]:
+    return torch.tensor(to_array(content, 3, source, size=size), dtype=torch.float32).div_(255)

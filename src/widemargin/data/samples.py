@@ -1,0 +1,89 @@
+"""What `load` returns: labelled samples as two tensors, and a data set of two such parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.utils.data import Dataset
+from typing_extensions import TypeVar
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Samples(Dataset[tuple[Tensor, Tensor]]):
+    """Inputs `x` and labels `y`, one row a sample; a torch `Dataset`, so a `DataLoader` takes it too.
+
+    `x` is [n, ...], `y` is [n]. `index` [n] says where each sample stood in the data set that it was first drawn from;
+    None: where it stands now. The shapes are checked always, not in tests alone: here data of others come in.
+    """
+
+    x: Tensor
+    y: Tensor
+    index: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.x, self.y, self.index)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        return self.x[i], self.y[i]
+
+    def __repr__(self) -> str:
+        return f"Samples({len(self)} of {list(self.x.shape[1:])} {self.x.dtype} on {self.x.device})"
+
+    def to(self, device: torch.device | str) -> Samples:
+        """The same samples on `device`."""
+        index = None if self.index is None else self.index.to(device)
+        return Samples(self.x.to(device), self.y.to(device), index)
+
+    def select(self, positions: Int[Tensor, " k"]) -> Samples:
+        """The samples at `positions`, in that order; `index` follows them."""
+        at = positions.to(self.y.device)
+        return Samples(self.x[at], self.y[at], at if self.index is None else self.index[at])
+
+
+Part = TypeVar("Part", bound=Dataset[Any], default=Samples)
+
+
+@dataclass(frozen=True, eq=False)
+class Data(Generic[Part]):
+    """A data set: its two parts, the names of its classes, and the range of its inputs.
+
+    `bounds` is the range that every input lies in, (0.0, 1.0) for images, and None where there is no such range. The
+    parts are `Samples`; only `imagenet` has parts that read an image when it is asked for.
+    """
+
+    name: str
+    train: Part
+    test: Part
+    classes: tuple[str, ...]
+    bounds: tuple[float, float] | None
+
+    def map(self, transform: Callable[[Part], Part], *, bounds: tuple[float, float] | None = None) -> Data[Part]:
+        """Both parts through one transform; `bounds` is the range after it, unknown unless it is given."""
+        return replace(self, train=transform(self.train), test=transform(self.test), bounds=bounds)
+
+
+def _check(x: object, y: object, index: object) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x is a {type(x).__name__}, expected a tensor [samples, ...]")
+    if not isinstance(y, Tensor):
+        raise TypeError(f"y is a {type(y).__name__}, expected a tensor [samples]")
+    if x.ndim == 0:
+        raise ValueError("x is a single number, expected a tensor [samples, ...]")
+    if y.ndim != 1:
+        raise ValueError(f"y has shape {list(y.shape)}, expected [samples]")
+    if len(x) != len(y):
+        raise ValueError(f"x has {len(x)} samples, but y has {len(y)} labels")
+    if len(y) == 0:
+        raise ValueError("x and y are empty, expected at least one sample")
+    if x.device != y.device:
+        raise ValueError(f"x is on {x.device}, but y is on {y.device}")
+    if isinstance(index, Tensor) and index.shape != y.shape:
+        raise ValueError(f"index has shape {list(index.shape)}, expected [{len(y)}], one entry a sample")

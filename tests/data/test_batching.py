@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from widemargin.data import Data, Samples, batches, load
+
+X, Y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
+
+
+class Plain(Dataset[tuple[Tensor, int]]):
+    def __init__(self, n: int = 10) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        return X[i], i
+
+
+class Stream(IterableDataset[tuple[Tensor, int]]):
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        return ((X[i], i) for i in range(10))
+
+
+class NoLength(Dataset[tuple[Tensor, int]]):
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        return X[i], i
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (X, Y),
+        [X, Y],
+        Samples(X, Y),
+        TensorDataset(X, Y),
+        Data("ten", Samples(X[:1], Y[:1]), Samples(X, Y), ("a",), None),
+        Plain(),
+        Stream(),
+        DataLoader(Plain(), batch_size=4),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_every_kind_of_data_gives_the_same_batches(data: object) -> None:
+    found = batches(data, batch_size=4)
+    for _ in range(2):  # as often as it is iterated
+        parts = list(found)
+        assert [len(x) for x, _ in parts] == [4, 4, 2]
+        assert torch.equal(torch.cat([x for x, _ in parts]), X)
+        assert torch.equal(torch.cat([y for _, y in parts]), Y)
+    assert operator.length_hint(found) == (0 if isinstance(data, Stream) else 3)
+
+
+@given(st.integers(1, 30), st.integers(1, 40))
+def test_the_length_is_the_number_of_batches(n: int, batch_size: int) -> None:
+    found = batches((torch.zeros(n, 1), torch.zeros(n)), batch_size=batch_size)
+    assert len(found) == len(list(found))
+    assert sum(len(y) for _, y in found) == n
+
+
+def test_tensors_are_not_copied() -> None:
+    (_, first), (x, _) = list(batches((X, Y), batch_size=5))
+    assert first.data_ptr() == Y.data_ptr()
+    assert x.untyped_storage().data_ptr() == X.untyped_storage().data_ptr()
+
+
+def test_a_name_and_its_splits() -> None:
+    toy = load("toy")
+    assert torch.equal(next(iter(batches("toy", batch_size=7)))[0], toy.test.x[:7])
+    assert torch.equal(next(iter(batches("toy", batch_size=7, split="train")))[0], toy.train.x[:7])
+    assert torch.equal(next(iter(batches(toy, split="train")))[0], toy.train.x[:256])
+
+
+def test_a_loader_keeps_its_own_batch_size() -> None:
+    assert len(batches(DataLoader(Plain(), batch_size=3), batch_size=256)) == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "sentence"),
+    [
+        (3, TypeError, "data is a int, expected the name of a data set"),
+        (X, TypeError, "data is a Tensor, expected the name"),
+        (None, TypeError, "data is a NoneType"),
+        ("toys", ValueError, "did you mean 'toy'"),
+        ((X, Y, Y), TypeError, r"data is a tuple of 3 \(Tensor, Tensor, Tensor\), expected a pair"),
+        ((X, np.zeros(10)), TypeError, r"data is a tuple of 2 \(Tensor, ndarray\), expected a pair"),
+        ((X, Y[:3]), ValueError, "x has 10 samples, but y has 3 labels"),
+        ((X[:0], Y[:0]), ValueError, "empty"),
+        (TensorDataset(X), TypeError, "tuple of 1"),
+        (Plain(0), ValueError, "data is an empty Plain"),
+        (NoLength(), TypeError, "data is a NoLength without a length"),
+    ],
+)
+def test_anything_else_is_one_sentence(data: object, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        batches(data)
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "sentence"),
+    [
+        ([{"image": X[0], "label": 0}], TypeError, "batch 0 of data is a dict, expected a pair"),
+        ([(X[0], 0, 0)], TypeError, r"batch 0 of data holds \(Tensor, Tensor, Tensor\), expected a pair"),
+        ([(X[0], "cat")], TypeError, r"batch 0 of data holds \(Tensor, tuple\), expected a pair"),
+    ],
+)
+def test_batches_of_something_else_are_one_sentence(items: Any, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        list(batches(DataLoader(items)))
+
+
+def test_batches_of_unequal_lengths_are_one_sentence() -> None:
+    loader = DataLoader(Plain(1), collate_fn=lambda _: (X, Y[:3]))
+    with pytest.raises(ValueError, match=r"batch 0 of data has x \[10, 2\] and y \[3\], expected equal lengths"):
+        list(batches(loader))
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, True])
+def test_batch_size_is_a_number_of_samples(batch_size: int) -> None:
+    with pytest.raises(ValueError, match=f"batch_size is {batch_size}, expected an integer >= 1"):
+        batches((X, Y), batch_size=batch_size)
+
+
+def test_there_are_two_splits() -> None:
+    with pytest.raises(ValueError, match="split is 'validation', expected 'train' or 'test'"):
+        batches((X, Y), split="validation")

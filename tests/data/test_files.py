@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from data.synthetic import tar_bytes, write
+from widemargin.data.files import read_files
+
+CONTENTS = {"a-idx1": b"first", "b-idx1": b"second"}
+NAMES = tuple(CONTENTS)
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content).hexdigest()
+
+
+def contents(folder: Path, sums: dict[str, str] | None = None, archive: str | None = None) -> dict[str, bytes] | None:
+    found = read_files(folder, NAMES, archive=archive, sums=sums)
+    return None if found is None else {name: file.content for name, file in found.items()}
+
+
+def test_plain_zipped_and_otherwise_spelled(tmp_path: Path) -> None:
+    assert contents(tmp_path) is None
+    write(tmp_path, {"a.idx1": b"first", "b.idx1": b"second"})
+    assert contents(tmp_path) == CONTENTS
+    write(tmp_path, {"a-idx1": b"FIRST"}, zipped=True)
+    assert contents(tmp_path) == CONTENTS | {"a-idx1": b"FIRST"}
+
+
+def test_a_sum_is_of_the_file_as_it_lies(tmp_path: Path) -> None:
+    write(tmp_path, CONTENTS, zipped=True)
+    zipped = {f"{name}.gz": md5(gzip.compress(content, mtime=0)) for name, content in CONTENTS.items()}
+    plain = {name: md5(content) for name, content in CONTENTS.items()}
+    assert contents(tmp_path, zipped | dict.fromkeys(NAMES, "0")) == CONTENTS
+    (tmp_path / "a-idx1.gz").unlink()
+    write(tmp_path, {"a-idx1": b"first"})
+    assert contents(tmp_path, zipped | plain) == CONTENTS
+
+
+def test_a_wrong_sum_names_the_file_and_both_sums(tmp_path: Path) -> None:
+    write(tmp_path, CONTENTS)
+    sums = {"a-idx1": md5(b"first"), "b-idx1": "0" * 32}
+    with pytest.raises(ValueError, match=rf"{tmp_path}/b-idx1 has md5 {md5(b'second')} .* release has {'0' * 32}"):
+        contents(tmp_path, sums)
+    assert contents(tmp_path) == CONTENTS
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    write(tmp_path, {"a-idx1": b"first"})
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/b-idx1 is missing"):
+        contents(tmp_path)
+
+
+@pytest.mark.parametrize("broken", [gzip.compress(bytes(1000))[:-4], b"not gzip", gzip.compress(bytes(99))[:12] + b"?"])
+def test_a_broken_gzip_file_is_named(tmp_path: Path, broken: bytes) -> None:
+    write(tmp_path, CONTENTS)
+    (tmp_path / "a-idx1.gz").write_bytes(broken)
+    with pytest.raises(ValueError, match=f"{tmp_path}/a-idx1.gz is not a whole gzip file"):
+        contents(tmp_path)
+
+
+def test_an_archive_is_read_in_place(tmp_path: Path) -> None:
+    packed = tar_bytes(CONTENTS | {"readme.html": b"more"})
+    (tmp_path / "all.tar.gz").write_bytes(packed)
+    assert contents(tmp_path, {"all.tar.gz": md5(packed)}, "all.tar.gz") == CONTENTS
+    assert [path.name for path in tmp_path.iterdir()] == ["all.tar.gz"]
+    with pytest.raises(ValueError, match=f"all.tar.gz has md5 {md5(packed)}"):
+        contents(tmp_path, {"all.tar.gz": "0"}, "all.tar.gz")
+
+
+@pytest.mark.parametrize("broken", [tar_bytes({"a-idx1": bytes(9999)})[:60], b"", b"not a tar file"])
+def test_a_broken_archive_is_named(tmp_path: Path, broken: bytes) -> None:
+    (tmp_path / "all.tar.gz").write_bytes(broken)
+    with pytest.raises(ValueError, match=r"all\.tar\.gz is not a whole tar file"):
+        contents(tmp_path, None, "all.tar.gz")
+
+
+def test_a_file_missing_in_an_archive_is_named(tmp_path: Path) -> None:
+    (tmp_path / "all.tar.gz").write_bytes(tar_bytes({"a-idx1": b"first"}))
+    with pytest.raises(FileNotFoundError, match=rf"b-idx1 is missing in {tmp_path}/all\.tar\.gz"):
+        contents(tmp_path, None, "all.tar.gz")
