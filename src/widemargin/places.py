@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -34,12 +34,19 @@ BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
 INPUT, OUTPUT = "input", "output"
 
 
-class At(Mapping[str, Tensor]):
+if TYPE_CHECKING:
+    _Places = Mapping[str, Tensor]
+else:  # beartype would look up an item of a Mapping[…], also before a forward pass has reached it
+    _Places = Mapping
+
+
+class At(_Places):
     """The places of one forward pass: name → the zero tensor added there, in the order they were asked for."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._zeros: dict[str, Tensor | None] = dict.fromkeys(names)
         self._route = Route()
+        self._is_compiled = False
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._zeros:
@@ -66,6 +73,10 @@ class At(Mapping[str, Tensor]):
                 f"at has {name!r}, which ran more than once while watched, so its margin is not defined: "
                 "name a module that runs once, and watch one forward pass at a time"
             )
+        if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
+            raise RuntimeError(
+                f"at has {name!r}, but gradients are switched off there: watch outside torch.no_grad and inference_mode"
+            )
         zero = torch.zeros_like(value, requires_grad=True)
         self._zeros[name] = zero
         return value + zero
@@ -76,18 +87,17 @@ class At(Mapping[str, Tensor]):
         The graph is kept, so that more gradients can be taken and the loss can still go backward.
         """
         zeros = [self[name] for name in self]
-        try:
-            with self._route.frozen():
-                grads = torch.autograd.grad(
-                    outputs.sum(), zeros, retain_graph=True, create_graph=second_order, materialize_grads=True
-                )
-        except RuntimeError as error:
-            if "double backward" in str(error):
-                raise RuntimeError(
-                    "second_order=True needs a gradient of a gradient, which torch.compile does not give: "
-                    "pass the network as it was before torch.compile"
-                ) from error
-            raise
+        if second_order and self._is_compiled:
+            raise RuntimeError(
+                "second_order=True needs a gradient of a gradient, which torch.compile does not give: "
+                "pass the network as it was before torch.compile"
+            )
+        if not outputs.requires_grad:  # a constant network
+            return {name: torch.zeros_like(zero) for name, zero in zip(self, zeros)}
+        with self._route.frozen():
+            grads = torch.autograd.grad(
+                outputs.sum(), zeros, retain_graph=True, create_graph=second_order, materialize_grads=True
+            )
         return dict(zip(self, grads))
 
 
@@ -99,7 +109,8 @@ def watch(
 
     Args:
         model: any network, also wrapped (DDP, Fabric, `torch.compile`); names are those of the wrapped network. A
-            compiled network runs uncompiled while a hidden place is watched: the compiled graph has no such place.
+            compiled network runs uncompiled while a hidden place is watched, or batch statistics are frozen: the compiled
+            graph has no such place.
         places: `"input"`, names out of `model.named_modules()`, or `"output"`: the module of that name if there is one,
             else the scores.
         statistics: what BatchNorm in training mode means for the gradients at the places, see above.
@@ -116,8 +127,12 @@ def watch(
         raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")
     at = At(names)
     with ExitStack() as stack:
-        if _is_compiled_inside(model) and any(name not in (INPUT, OUTPUT) for name in names):
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if _is_compiled_inside(model):
+            # Hooks inside a compiled network are not run, and nothing says so.
+            if statistics == "frozen" or any(name not in (INPUT, OUTPUT) for name in names):
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            else:
+                at._is_compiled = True
         if statistics == "frozen":
             for name in mixing:
                 stack.callback(freeze(model.get_submodule(name), at._route).remove)
@@ -136,6 +151,8 @@ def scores_of(answer: Any) -> Tensor:
 
 def check_places(model: nn.Module, places: Sequence[str]) -> tuple[str, ...]:
     """`places` as a tuple, or a `ValueError` that names the first one that `model` does not have."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
     if isinstance(places, str):
         raise TypeError(f"at is the string {places!r}, expected a sequence of place names such as ({places!r},)")
     names = tuple(places)
@@ -233,7 +250,8 @@ def _add_to_output(name: str, at: At, output: Any) -> Any:
     if hasattr(output, "_replace") and isinstance(getattr(output, "logits", None), Tensor):
         return output._replace(logits=at.add(name, output.logits))
     if isinstance(output, (tuple, list)) and output and isinstance(output[0], Tensor):
-        return type(output)((at.add(name, output[0]), *output[1:]))
+        values = (at.add(name, output[0]), *output[1:])
+        return type(output)(*values) if hasattr(output, "_fields") else type(output)(values)
     if isinstance(getattr(output, "logits", None), Tensor):
         output.logits = at.add(name, output.logits)
         return output
