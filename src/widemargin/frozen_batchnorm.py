@@ -5,9 +5,10 @@ batch. The gradient of one sample's score then reaches every sample's activation
 per-sample gradients are read, is about as wrong as it is right. With m and v held constant the layer is affine in its
 own sample alone, and per-sample gradients are exact for that function.
 
-The layer runs once, as always (running statistics are updated once). Beside its output stands the same value computed
-with constant statistics, and a switch in the graph sends gradients down the one or the other: the frozen one while
-gradients at places are taken, the true one in `loss.backward()`. The price: a `var_mean` and an affine map a layer.
+The layer runs once, as always (running statistics are updated once). A switch after it sends gradients one of two ways:
+while gradients at places are taken, past the layer as g·w/√(v + ε); in `loss.backward()`, through the layer as always.
+The price: a variance a layer. With `second_order=True` the derivative of w/√(v + ε) is the true one, so that weight
+gradients of a margin flow through the batch statistics wherever they occur in it.
 """
 
 from __future__ import annotations
@@ -47,32 +48,33 @@ def freeze(module: nn.Module, route: Route) -> RemovableHandle:
         raise TypeError("statistics='frozen' does not know SyncBatchNorm, expected BatchNorm1d, 2d or 3d, or 'coupled'")
     assert isinstance(module, _BatchNorm)
     return module.register_forward_hook(
-        lambda _, inputs, output: _Switch.apply(output, _with_constant_statistics(module, inputs[0], output), route)
+        lambda _, inputs, output: _Switch.apply(output, inputs[0], _scale(module, inputs[0]), route)
     )
 
 
-def _with_constant_statistics(module: _BatchNorm, x: Tensor, like: Tensor) -> Tensor:
-    dims = [0, *range(2, x.ndim)]
-    shape = [1, -1] + [1] * (x.ndim - 2)
+def _scale(module: _BatchNorm, x: Tensor) -> Tensor:
+    """w/√(v + ε), of a shape that multiplies `x`, as a function of `x` and w in the graph."""
     # In float32 under autocast, as BatchNorm itself does.
-    variance, mean = torch.var_mean(
-        x.detach().float() if x.dtype in (torch.float16, torch.bfloat16) else x.detach(), dims, correction=0
-    )
-    scale = torch.rsqrt(variance + module.eps)
-    shift = -mean * scale
+    numbers = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    scale = torch.rsqrt(numbers.var([0, *range(2, x.ndim)], correction=0) + module.eps)
     if module.affine:
-        scale, shift = scale * module.weight, shift * module.weight + module.bias
-    return (x * scale.view(shape) + shift.view(shape)).to(like.dtype)
+        scale = scale * module.weight
+    return scale.view(1, -1, *[1] * (x.ndim - 2))
 
 
 class _Switch(torch.autograd.Function):
-    """Forward: the true output. Backward: the gradient goes to the true output, or to the frozen one."""
+    """Forward: the layer's output as it is. Backward: through the layer, or past it with constant statistics."""
 
     @staticmethod
-    def forward(ctx: Any, true: Tensor, frozen: Tensor, route: Route) -> Tensor:  # noqa: ARG004
-        ctx.route = route
-        return true.view_as(true)
+    def forward(ctx: Any, output: Tensor, x: Tensor, scale: Tensor, route: Route) -> Tensor:
+        ctx.route, ctx.dtype = route, x.dtype
+        ctx.save_for_backward(scale)
+        ctx.mark_dirty(output)  # the same tensor, no view of it: what follows may be an in-place ReLU
+        return output
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        return (None, grads[0], None) if ctx.route.is_frozen else (grads[0], None, None)
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        if not ctx.route.is_frozen:
+            return grads[0], None, None, None
+        (scale,) = ctx.saved_tensors
+        return None, (grads[0] * scale).to(ctx.dtype), None, None

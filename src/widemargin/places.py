@@ -109,8 +109,8 @@ def watch(
 
     Args:
         model: any network, also wrapped (DDP, Fabric, `torch.compile`); names are those of the wrapped network. A
-            compiled network runs uncompiled while a hidden place is watched, or batch statistics are frozen: the compiled
-            graph has no such place.
+            compiled network runs uncompiled while a hidden place is watched, or batch statistics are frozen: hooks
+            inside a compiled graph are not run.
         places: `"input"`, names out of `model.named_modules()`, or `"output"`: the module of that name if there is one,
             else the scores.
         statistics: what BatchNorm in training mode means for the gradients at the places, see above.
@@ -127,18 +127,30 @@ def watch(
         raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")
     at = At(names)
     with ExitStack() as stack:
-        if _is_compiled_inside(model):
-            # Hooks inside a compiled network are not run, and nothing says so.
-            if statistics == "frozen" or any(name not in (INPUT, OUTPUT) for name in names):
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            else:
-                at._is_compiled = True
+        if statistics == "frozen" or any(name not in (INPUT, OUTPUT) for name in names):
+            stack.enter_context(uncompiled(model))
+        else:
+            at._is_compiled = _is_compiled_inside(model)
+        if any(isinstance(module, nn.RNNBase) for module in model.modules()):
+            # cuDNN's recurrent layers have no backward pass in evaluation mode.
+            stack.callback(setattr, torch.backends.cudnn, "enabled", torch.backends.cudnn.enabled)
+            torch.backends.cudnn.enabled = False
         if statistics == "frozen":
             for name in mixing:
                 stack.callback(freeze(model.get_submodule(name), at._route).remove)
         for name in names:
             stack.callback(_attach(model, name, at).remove)
         yield at
+
+
+@contextmanager
+def uncompiled(model: nn.Module) -> Iterator[None]:
+    """Run `model` uncompiled inside the `with` block: hooks inside a compiled network are skipped without a word."""
+    if _is_compiled_inside(model):
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    else:
+        yield
 
 
 def scores_of(answer: Any) -> Tensor:
