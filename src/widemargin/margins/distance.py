@@ -86,9 +86,9 @@ def linearize(
     columns: dict[str, list[Tensor]] = {name: [] for name in at}
     for d in difference.unbind(dim=1):
         for name, gradient in at.gradients(d, second_order=second_order).items():
-            if len(gradient) != len(scores):
+            if gradient.shape[:1] != scores.shape[:1]:
                 raise ValueError(
-                    f"at has {name!r} with {len(gradient)} rows, but scores have {len(scores)} samples: "
+                    f"at has {name!r} of shape {list(gradient.shape)}, but scores have {len(scores)} samples: "
                     "a place must have the batch as its first dimension"
                 )
             columns[name].append(norms.lp(gradient, q))

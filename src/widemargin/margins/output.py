@@ -34,6 +34,8 @@ def differences(scores: Scores, labels: Labels, *, classes: Classes = 1, read_as
     check_finite(scores, "scores")
     if read_as not in ("logits", "softmax"):
         raise ValueError(f"read_as is {read_as!r}, expected 'logits' or 'softmax'")
+    if scores.dtype in (torch.float16, torch.bfloat16):
+        scores = scores.float()  # the difference of two close numbers is all that counts
     if is_binary(scores):
         _check_classes(classes, 1)
         f = scores.reshape(-1)
