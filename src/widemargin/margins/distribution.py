@@ -29,6 +29,8 @@ class Distribution:
     @classmethod
     def of(cls, margins: PerExample) -> Distribution:
         """The distribution of these margins, one per sample."""
+        if not isinstance(margins, Tensor):
+            raise TypeError(f"margins is a {type(margins).__name__}, expected a tensor [batch]")
         if margins.ndim != 1:
             raise ValueError(f"margins has shape {list(margins.shape)}, expected [batch]")
         numbers = margins.detach().to("cpu", torch.float64)
@@ -85,7 +87,7 @@ class Distribution:
         points = torch.as_tensor(grid, dtype=torch.float64)
         if len(self) < 2:
             raise ValueError(f"a density needs at least 2 valid margins, got {len(self)}")
-        width = bandwidth or float(self.values.std()) * len(self) ** -0.2
+        width = float(self.values.std()) * len(self) ** -0.2 if bandwidth is None else bandwidth
         if not width > 0:
             raise ValueError(f"bandwidth is {width}, expected a positive number (are all margins equal?)")
         total = torch.zeros_like(points)
@@ -109,5 +111,7 @@ class Distribution:
 
 def by_class(margins: PerExample, labels: Labels) -> dict[int, Distribution]:
     """One distribution per class that occurs in `labels`."""
+    if margins.shape != labels.shape:
+        raise ValueError(f"labels has shape {list(labels.shape)}, but margins has shape {list(margins.shape)}")
     classes: Iterable[float] = labels.unique().tolist()
     return {int(c): Distribution.of(margins[labels == c]) for c in classes}
