@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,5 +17,5 @@ def track(items: Iterable[T], description: str, *, progress: bool | None = None)
     from rich.console import Console
     from rich.progress import track as bar
 
-    total = len(items) if isinstance(items, Sized) else None
-    yield from bar(items, description, total=total, console=Console(stderr=True), transient=True)
+    # rich asks for the length itself, and makes do without one where a stream has none.
+    yield from bar(items, description, console=Console(stderr=True), transient=True)
