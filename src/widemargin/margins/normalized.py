@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.utils.hooks import RemovableHandle
 
 from widemargin import norms
 from widemargin.margins.output import output
 from widemargin.modes import evaluating
-from widemargin.places import scores_of, unwrap
+from widemargin.places import scores_of, uncompiled, unwrap
 from widemargin.types import Labels, PerExample
 
 Biases = Literal["refuse", "ignore"]
 Inputs = Literal["each", "joint"]
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# Not homogeneous, also where they have no parameters.
+_NORMALIZING = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
 
 def frobenius(model: nn.Module, x: Tensor, labels: Labels, *, biases: Biases = "refuse") -> PerExample:
@@ -36,8 +41,11 @@ def frobenius(model: nn.Module, x: Tensor, labels: Labels, *, biases: Biases = "
         labels: class indices, or ±1 for a network with one output.
         biases: a bias is not in the definition: refuse such a network, or leave its biases out of the norm.
     """
-    factor = math.prod(math.sqrt(len(w)) / float(norms.frobenius(w)) for _, w in weights(model, biases=biases))
-    return _margins(model, x, labels) * factor * _input_factor(x, "each")
+    factor = _input_factor(x, "each")
+    for name, weight in weights(model, biases=biases):
+        factor = factor * math.sqrt(len(weight)) / _positive(float(norms.frobenius(weight)), name)
+    scores, _ = _run(model, x, biases)
+    return output(scores, labels) * factor
 
 
 def spectral(
@@ -59,8 +67,10 @@ def spectral(
         inputs: divide by each input's own norm, or (`"joint"`) by ‖X‖_F/n, as Bartlett et al. and Figure 2 do.
         biases: as in `frobenius`.
     """
+    factor = _input_factor(x, inputs)
     complexity = spectral_complexity(model, x, reference=reference, biases=biases)
-    return _margins(model, x, labels) / complexity * _input_factor(x, inputs)
+    scores, _ = _run(model, x, biases)
+    return output(scores, labels) * factor / complexity
 
 
 def spectral_complexity(
@@ -85,27 +95,11 @@ def spectral_complexity(
 def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") -> dict[str, float]:
     """‖W_l‖_σ of every weight layer, by name, as the linear operator it is on feature maps of the size met on `x`."""
     network = unwrap(model)
-    shapes: dict[str, torch.Size] = {}
-
-    def remember(name: str) -> None:
-        def hook(_: nn.Module, args: tuple[Tensor, ...]) -> None:
-            shapes[name] = args[0].shape[1:]
-
-        handles.append(network.get_submodule(name).register_forward_pre_hook(hook))
-
-    handles: list[torch.utils.hooks.RemovableHandle] = []
-    try:
-        names = [name for name, _ in weights(model, biases=biases)]
-        for name in names:
-            remember(name)
-        _evaluate(model, x[:1])
-    finally:
-        for handle in handles:
-            handle.remove()
-    missing = [name for name in names if name not in shapes]
-    if missing:
-        raise ValueError(f"layer {missing[0]!r} was not reached by the forward pass, so its norm is not defined")
-    return {name: float(norms.spectral_of_layer(network.get_submodule(name), shapes[name])) for name in names}
+    _, shapes = _run(model, x[:1], biases)
+    return {
+        name: _positive(float(norms.spectral_of_layer(network.get_submodule(name), shape)), name)
+        for name, shape in shapes.items()
+    }
 
 
 def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[str, Tensor]]:
@@ -115,7 +109,7 @@ def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[st
     found = False
     for name, module in unwrap(model).named_modules():
         own = list(module.parameters(recurse=False)) + list(module.buffers(recurse=False))
-        if not own:
+        if not own and not isinstance(module, _NORMALIZING):
             continue
         if not isinstance(module, _LINEAR):
             raise TypeError(
@@ -133,22 +127,44 @@ def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[st
         raise ValueError(f"{type(unwrap(model)).__name__} has no layer with weights, expected Linear or Conv layers")
 
 
-def _margins(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
-    return output(_evaluate(model, x), labels)
+def _run(model: nn.Module, x: Tensor, biases: Biases) -> tuple[Tensor, dict[str, torch.Size]]:
+    """The scores, and the shape of what reaches every weight layer, which must run exactly once to count once."""
+    network = unwrap(model)
+    shapes: dict[str, torch.Size] = {}
+
+    def remember(name: str) -> RemovableHandle:
+        def hook(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+            if name in shapes:
+                raise ValueError(f"layer {name!r} ran more than once, but normalized margins count every layer once")
+            shapes[name] = args[0].shape[1:]
+
+        return network.get_submodule(name).register_forward_pre_hook(hook)
+
+    names = [name for name, _ in weights(model, biases=biases)]
+    with ExitStack() as stack:
+        for name in names:
+            stack.callback(remember(name).remove)
+        with evaluating(network), uncompiled(network), torch.no_grad():
+            scores = scores_of(network(x))
+    missing = [name for name in names if name not in shapes]
+    if missing:
+        raise ValueError(f"layer {missing[0]!r} was not reached by the forward pass, so its norm is not defined")
+    return scores, shapes
 
 
-def _evaluate(model: nn.Module, x: Tensor) -> Tensor:
-    with evaluating(model), torch.no_grad():
-        return scores_of(model(x))
+def _positive(size: float, name: str) -> float:
+    if not size > 0:
+        raise ValueError(f"layer {name!r} has a weight of norm {size}, for which no normalized margin is defined")
+    return size
 
 
 def _input_factor(x: Tensor, inputs: Inputs) -> Tensor:
+    if inputs not in ("each", "joint"):
+        raise ValueError(f"inputs is {inputs!r}, expected 'each' or 'joint'")
     size = norms.lp(x, 2.0)
+    zero = (size == 0).nonzero()
+    if len(zero) == len(x) or (len(zero) and inputs == "each"):
+        raise ValueError(f"x has an all-zero input at index {int(zero[0])}, whose normalized margin is not defined")
     if inputs == "joint":
         return len(x) / torch.linalg.vector_norm(size)
-    if inputs != "each":
-        raise ValueError(f"inputs is {inputs!r}, expected 'each' or 'joint'")
-    zero = (size == 0).nonzero()
-    if len(zero):
-        raise ValueError(f"x has an all-zero input at index {int(zero[0])}, whose normalized margin is not defined")
     return math.sqrt(x[0].numel()) / size
