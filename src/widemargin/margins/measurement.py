@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widemargin import places
+from widemargin import norms, places
 from widemargin.data import batches
 from widemargin.files import write_json, write_parquet
 from widemargin.margins.distance import distance, valid
@@ -20,7 +21,7 @@ from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.output import Classes, Reading, output
 from widemargin.modes import evaluating
 from widemargin.progress import track
-from widemargin.types import Labels, Mask, PerExample, is_binary
+from widemargin.types import Labels, Mask, PerExample, check_finite, is_binary
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +58,25 @@ class Measurement:
 
     def by_class(self, place: str) -> dict[int, Distribution]:
         """The distribution of the margins at `place`, class by class."""
-        return by_class(self.margins[place], self.labels)
+        return by_class(self._at(place), self.labels)
 
     def hardest(self, count: int, place: str | None = None) -> Tensor:
         """Indices of the `count` samples of smallest margin at `place` (the first one asked for), smallest first."""
-        margins = self.margins[place or next(iter(self.margins))]
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ValueError(f"count is {count!r}, expected a number of samples")
+        margins = self._at(next(iter(self.margins)) if place is None else place)
         return margins.nan_to_num(nan=torch.inf).argsort(stable=True)[:count]
+
+    def _at(self, place: str) -> PerExample:
+        if place not in self.margins:
+            raise ValueError(f"place is {place!r}, but margins were measured at {', '.join(map(repr, self.margins))}")
+        return self.margins[place]
 
     def summary(self) -> dict[str, Any]:
         """Settings, accuracy and the statistics of every place, as plain values."""
+        p = self.settings["p"]
         return {
-            "settings": self.settings,
+            "settings": {**self.settings, "p": p if math.isfinite(p) else "inf"},  # JSON has no infinity
             "samples": len(self),
             "accuracy": self.accuracy,
             "output margin": Distribution.of(self.output).summary(),
@@ -122,6 +131,11 @@ def measure(
         batch_size: samples at a time (a `DataLoader` has its own).
         progress: show a bar; by default on a terminal only.
     """
+    norms.check_p(p)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
+    if at is not None:
+        at = places.check_places(model, at)
     network = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
     parameter = next((p for p in network.parameters() if p.is_floating_point()), None)
     parts: list[tuple[dict[str, Tensor], Tensor, Tensor, Tensor]] = []
@@ -180,11 +194,21 @@ def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
 
 
 def _check_samples_do_not_mix(scores: Tensor, at: places.At) -> None:
-    """Raise when a sample's scores depend on other samples of its batch, by whatever layer."""
+    """Raise when a sample's scores depend on other samples of its batch, by whatever layer.
+
+    Scores of half of the samples must have no gradient at the other half. The weights are random because sums of scores
+    can be constant (probabilities); the first sample is in one half and the last in the other because a sample may
+    depend on those before it alone.
+    """
+    check_finite(scores, "scores")
     if len(scores) < 2:
         return
-    for name, gradient in at.gradients(scores[0]).items():
-        if len(gradient) == len(scores) and bool(gradient[1:].any()):
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(scores.shape, generator=generator).to(scores)
+    half = torch.rand(len(scores), generator=generator) < 0.5
+    half[0], half[-1] = False, True
+    for name, gradient in at.gradients((scores * weights)[half.to(scores.device)]).items():
+        if gradient.shape[:1] == scores.shape[:1] and bool(gradient[~half.to(gradient.device)].any()):
             raise ValueError(
                 f"the scores of one sample depend on the other samples of its batch at {name!r}, even in evaluation "
                 "mode, so per-sample margins are not defined: measure with batch_size=1, or change the layer that mixes"
