@@ -66,10 +66,10 @@ def trials(small: bool) -> list[dict[str, Any]]:
     arms = [("cross-entropy", "printed"), *((name, form) for form in FORMS for name in LOSSES)]
     return [
         {"data": data, "optimizer": optimizer, "lr": lr, "loss": loss, "form": form, "seed": seed}
-        for data in (DATA[:1] if small else DATA)
-        for optimizer, lr in optimizers
         for loss, form in arms
         for seed in seeds
+        for data in (DATA[:1] if small else DATA)
+        for optimizer, lr in optimizers
     ]
 
 

@@ -113,7 +113,7 @@ class MarginLoss:
         parts = []
         for place, slope in enumerate(lines.slopes.values()):
             denominator, harmonic = scale_free.floored(slope)
-            unit = harmonic / (scale.clamp_min(1.0) * len(self.at) * self.penalty.slope(place))
+            unit = scale_free.unit(harmonic, scale, len(self.at)) / self.penalty.slope(place)
             parts.append(unit * self._aggregate(difference / denominator, place))
         return torch.stack(parts).sum(dim=0)
 

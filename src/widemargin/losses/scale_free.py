@@ -11,13 +11,15 @@ for "constant in the gradient":
 
     d ← d·(s̄/s)                        (b) the same value; the gradient no longer moves the scale of the scores
     n ← max(n, 0.1·median n)                no single flat sample takes the whole gradient
-    loss ← loss·H/(max(1, s̄)·places)   (a) H the harmonic mean of n: the gradient at the scores is about 1 long
+    loss ← loss·H/(√2·max(1, s̄)·places) (a) H the harmonic mean of n: the gradient at the scores is about 1 long
 
 and, for the band, times r − θ, so that its slope is 1 as the hinge's is. Means and medians are over the joint batch of
-all processes. The gradient at the scores stays a multiple of e_y − e_i, sample by sample.
+all processes; √2 is the length of e_y − e_i. The gradient at the scores stays a multiple of e_y − e_i, sample by sample.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -46,3 +48,8 @@ def floored(slope: Tensor) -> tuple[Tensor, Tensor]:
     floor = (FLOOR * everyone.median()).clamp_min(TINY)
     harmonic = 1 / (1 / everyone.clamp_min(floor)).mean()
     return torch.maximum(slope, floor), harmonic
+
+
+def unit(harmonic: Tensor, scale: Tensor, places: int) -> Tensor:
+    """The factor that makes a loss of slope 1 in the margin have a gradient of about unit length at the scores."""
+    return harmonic / (math.sqrt(2) * scale.clamp_min(1.0) * places)
