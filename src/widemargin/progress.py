@@ -18,4 +18,6 @@ def track(items: Iterable[T], description: str, *, progress: bool | None = None)
     from rich.progress import track as bar
 
     # rich asks for the length itself, and makes do without one where a stream has none.
-    yield from bar(items, description, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    # A bar that vanishes at the end would leave an empty line in a log.
+    yield from bar(items, description, console=console, transient=console.is_terminal)

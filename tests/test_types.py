@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from widemargin.types import check_finite, check_scores_and_labels, is_binary
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("shape", "binary"), [((3,), True), ((3, 1), True), ((1,), True), ((3, 2), False), ((1, 2), False), ((3, 0), False)]
+)
+def test_a_binary_network_has_one_score_a_sample(shape: tuple[int, ...], binary: bool) -> None:
+    assert is_binary(torch.zeros(shape)) is binary
+
+
+@given(st.integers(1, 5), st.integers(2, 6), st.sampled_from(INTEGERS), st.sampled_from(FLOATS))
+def test_class_indices_of_any_integer_dtype_fit(batch: int, classes: int, integer: Any, floating: Any) -> None:
+    check_scores_and_labels(torch.zeros(batch, classes, dtype=floating), (torch.arange(batch) % classes).to(integer))
+
+
+@given(st.lists(st.sampled_from([-1.0, 1.0]), min_size=1), st.booleans(), st.sampled_from(FLOATS))
+def test_signs_fit_one_score(signs: list[float], column: bool, dtype: Any) -> None:
+    scores = torch.zeros(len(signs), 1) if column else torch.zeros(len(signs))
+    check_scores_and_labels(scores, torch.tensor(signs, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "error", "sentence"),
+    [
+        ([[1.0, 2.0]], torch.tensor([0]), TypeError, "scores is a list, expected a tensor [batch, classes] or [batch]"),
+        (torch.zeros(2, 3), [0, 1], TypeError, "labels is a list, expected a tensor [batch]"),
+        (
+            torch.zeros(2, 3, dtype=torch.long),
+            torch.tensor([0, 1]),
+            TypeError,
+            "scores has dtype torch.int64, expected a floating-point tensor",
+        ),
+        (
+            torch.zeros(2, 3, 4),
+            torch.tensor([0, 1]),
+            ValueError,
+            "scores has shape [2, 3, 4], expected [batch, classes], or [batch] when binary",
+        ),
+        (
+            torch.zeros(()),
+            torch.tensor([1.0]),
+            ValueError,
+            "scores has shape [], expected [batch, classes], or [batch] when binary",
+        ),
+        (torch.zeros(2, 3), torch.tensor([[0], [1]]), ValueError, "labels has shape [2, 1], expected [batch]"),
+        (
+            torch.zeros(0, 3),
+            torch.zeros(0, dtype=torch.long),
+            ValueError,
+            "scores is an empty batch, expected at least one sample",
+        ),
+        (torch.zeros(2, 0), torch.tensor([0, 0]), ValueError, "scores has no classes, expected at least one score per"),
+        (torch.zeros(2, 3), torch.tensor([0, 1, 2]), ValueError, "labels has 3 entries, but scores has 2 samples"),
+        (
+            torch.zeros(2, 3),
+            torch.zeros(2, dtype=torch.long, device="meta"),
+            ValueError,
+            "labels is on meta, but scores is on cpu",
+        ),
+        (
+            torch.zeros(2, 3),
+            torch.tensor([0.0, 1.0]),
+            TypeError,
+            "labels has dtype torch.float32, but scores have 3 classes: expected class indices",
+        ),
+        (
+            torch.zeros(2, 3),
+            torch.tensor([True, False]),
+            TypeError,
+            "labels has dtype torch.bool, but scores have 3 classes: expected class indices",
+        ),
+        (
+            torch.zeros(4, 10),
+            torch.tensor([0, 1, 2, 11]),
+            ValueError,
+            "labels has 11 at index 3, but scores have 10 classes (0..9)",
+        ),
+        (
+            torch.zeros(2, 3),
+            torch.tensor([-1, 1]),
+            ValueError,
+            "labels has -1 at index 0, but scores have 3 classes (0..2)",
+        ),
+        (
+            torch.zeros(2),
+            torch.tensor([0, 1]),
+            TypeError,
+            "labels has dtype torch.int64, but a network with one score per sample takes float labels -1.0 and 1.0",
+        ),
+        (
+            torch.zeros(2, 1),
+            torch.tensor([1.0, 0.0]),
+            ValueError,
+            "labels has 0 at index 1, expected -1 or 1 (one score per sample)",
+        ),
+        (
+            torch.zeros(2),
+            torch.tensor([math.nan, 1.0]),
+            ValueError,
+            "labels has nan at index 0, expected -1 or 1 (one score per sample)",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("untyped")
+def test_the_sentence(scores: Any, labels: Any, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error) as raised:
+        check_scores_and_labels(scores, labels)
+    assert str(raised.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor([1.0, 0.0, math.nan, math.inf]),
+        torch.tensor([[1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [math.inf, 0.0]]),
+        torch.tensor([[[0.0, 1.0]], [[2.0, 3.0]], [[4.0, math.nan]], [[math.inf, 0.0]]]),
+    ],
+)
+def test_the_first_sample_that_is_not_finite_is_named(tensor: Tensor) -> None:
+    with pytest.raises(ValueError, match=r"^scores has nan at index 2, expected finite numbers$"):
+        check_finite(tensor, "scores")
+    check_finite(tensor[:2], "scores")
+
+
+def test_infinities_are_not_finite() -> None:
+    with pytest.raises(ValueError, match=r"^x has -inf at index 1, expected finite numbers$"):
+        check_finite(torch.tensor([0.0, -math.inf]), "x")
