@@ -95,7 +95,7 @@ class Distribution:
             total += torch.exp(-0.5 * ((points[:, None] - chunk) / width) ** 2).sum(dim=1)
         return total / (len(self) * width * math.sqrt(2 * math.pi))
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, int | float]:
         """The statistics by name, for tables and JSON."""
         return {
             "count": len(self) + self.invalid,
