@@ -14,6 +14,15 @@ def processes() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def count(values: Tensor) -> int:
+    """How many samples the joint batch has: the same answer in every process, however unequal their shares are."""
+    if processes() == 1:
+        return len(values)
+    total = torch.tensor(len(values), device=values.device)
+    dist.all_reduce(total)
+    return int(total)
+
+
 def mean(values: Tensor) -> Tensor:
     """The mean over the joint batch; gradients flow back to the samples of every process."""
     if processes() == 1:

@@ -37,7 +37,7 @@ def without_scale(difference: Tensor) -> tuple[Tensor, Tensor]:
     """`difference` [batch, others] with the same values and a gradient that does not scale the scores; and s̄."""
     square = joint.mean(difference[:, 0].square())
     s = (square + TINY**2).sqrt()  # TINY: a zero-initialised last layer has s = 0
-    if len(difference) * joint.processes() < SMALLEST_BATCH:
+    if joint.count(difference) < SMALLEST_BATCH:
         return difference, s.detach()
     return difference * (s.detach() / s), s.detach()
 
