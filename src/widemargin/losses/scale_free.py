@@ -14,7 +14,7 @@ for "constant in the gradient":
     loss ← loss·H/(√2·max(1, s̄)·places) (a) H the harmonic mean of n: the gradient at the scores is about 1 long
 
 and, for the band, times r − θ, so that its slope is 1 as the hinge's is. Means and medians are over the joint batch of
-all processes; √2 is the length of e_y − e_i. The gradient at the scores stays a multiple of e_y − e_i, sample by sample.
+all processes. √2 is the length of e_y − e_i, of which the gradient at the scores stays a multiple, sample by sample.
 """
 
 from __future__ import annotations
