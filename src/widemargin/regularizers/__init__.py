@@ -1,0 +1,12 @@
+"""What is MINIMISED on Jacobians and weights, beside a loss on data.
+
+Every regularizer is a frozen value, called as `regularizer(model, x, y)`. Those of Jacobians return one number per
+sample, those of weights a single number; both carry their own weight λ inside, so that an objective is the mean of the
+losses plus the mean of each regularizer.
+"""
+
+from widemargin.regularizers.frobenius import JacobianFrobenius
+from widemargin.regularizers.jacobian import Jacobian
+from widemargin.regularizers.weights import ClassifierPenalty, WeightDecay
+
+__all__ = ["ClassifierPenalty", "Jacobian", "JacobianFrobenius", "WeightDecay"]

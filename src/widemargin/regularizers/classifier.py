@@ -1,0 +1,82 @@
+"""The classifier of a network: the linear layer whose output is the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import places
+from widemargin.places import At
+from widemargin.types import is_binary
+
+
+class Seen:
+    """The `nn.Linear` that ran last in a forward pass: its name, its matrix V (a row a class) and its output."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self._weight: Tensor | None = None
+        self._output: Tensor | None = None
+        self._unreached: list[str] = []
+
+    def matrix(self, model: nn.Module, scores: Tensor) -> Tensor:
+        """V, or a `ValueError` unless `scores` are the output of that layer and every watched place lies before it."""
+        kind = type(places.unwrap(model)).__name__
+        if self.name is None or self._weight is None or self._output is None:
+            raise ValueError(
+                f"model is a {kind} in which no nn.Linear ran, expected a network that ends in a linear layer"
+            )
+        if not _same(self._output, scores):
+            raise ValueError(
+                f"model is a {kind} whose scores are not the output of its last linear layer {self.name!r}, expected a "
+                "network that ends in a linear layer (give the scores before a softmax)"
+            )
+        if self._unreached:
+            raise ValueError(
+                f"at has {self._unreached[0]!r}, which does not lie before the classifier {self.name!r}: there the "
+                "Jacobian says nothing about the network, expected 'input' or an earlier place"
+            )
+        return self._weight
+
+    def note(self, name: str, at: At | None, module: nn.Module, _: Any, output: Any) -> None:
+        """Forward hook of the linear layer `name`."""
+        assert isinstance(module, nn.Linear)
+        # The weight is taken now: inside torch.func.functional_call the module has another one than afterwards.
+        self.name, self._weight, self._output = name, module.weight, output
+        self._unreached = [place for place in at or () if not _reached(at, place)]
+
+
+@contextmanager
+def watch_classifier(model: nn.Module, at: At | None = None) -> Iterator[Seen]:
+    """Note the linear layers of `model` as they run inside the `with` block; `at`: places to be reached before."""
+    seen = Seen()
+    with ExitStack() as stack:
+        for name, module in places.unwrap(model).named_modules():
+            if isinstance(module, nn.Linear):
+                # Before the hooks of `at`: a place at the classifier's own output is then not reached yet.
+                handle = module.register_forward_hook(partial(seen.note, name, at), prepend=True)
+                stack.callback(handle.remove)
+        yield seen
+
+
+def _reached(at: At | None, place: str) -> bool:
+    assert at is not None
+    try:
+        at[place]
+    except ValueError:
+        return False
+    return True
+
+
+def _same(output: Tensor, scores: Tensor) -> bool:
+    """Whether `scores` are `output`, be it squeezed, or cast by a wrapper."""
+    if output.numel() != scores.numel() or (is_binary(scores) and output.shape[-1] != 1):
+        return False
+    if output is scores or output.data_ptr() == scores.data_ptr():
+        return True
+    return torch.equal(output.detach().reshape(scores.shape).to(scores.dtype), scores.detach())

@@ -1,0 +1,142 @@
+"""Sokolić's Jacobian regularizer, which keeps the margin of the output at the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from widemargin import norms, places
+from widemargin.places import At, BatchStatistics
+from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradient_at
+from widemargin.regularizers.classifier import watch_classifier
+from widemargin.regularizers.second_pass import second_pass
+from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary
+
+Form: TypeAlias = Literal["random", "sum", "pairwise", "pairwise-sum"]
+_FORMS = ("random", "sum", "pairwise", "pairwise-sum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jacobian:
+    """λ ‖(v_c/‖v_c‖_2)ᵀ J(x)‖_2 of every sample (sokolic, eq. 26), unsquared.
+
+    v_c is the row of class c in the matrix of the last layer, which must be linear, and J the Jacobian of what enters
+    that layer. As the score is f_c = v_cᵀ h + b_c, v_cᵀ J is the gradient of f_c: one backward pass, in which the graph
+    is kept, so that the regularizer can be minimised. Where a gradient is 0, its norm is 0 and so is its derivative.
+
+    Sums and weights (errata 3): the paper adds (26) over a batch and divides λ by the batch size. The values here are
+    per sample and a training takes their mean, which is the same with `weight` = λ before that division.
+
+    (26) stands in the place of a supremum over the whole input space (25), which training replaces by the training
+    samples: a small value is no certificate of a margin (errata 4).
+
+    A binary network has one class vector, and all forms are the same.
+
+    Args:
+        weight: λ ≥ 0.
+        form: the vectors v of a sample. `"random"`: that of one class, drawn anew in each call (the paper's MLPs);
+            `"sum"`: of all classes, added (the paper's CNNs). `"pairwise"`: v_y − v_c for a class c ≠ y drawn anew in
+            each call, the direction in which f_y − f_c falls; `"pairwise-sum"`: for all c ≠ y, added. The last two are
+            not the paper's. A draw costs one backward pass, a sum one per class; draws take numbers from torch's
+            global CPU generator.
+        at: the place whose Jacobian it is: the input, or any module that runs before the last layer.
+        normalize: divide v by its l_2 norm, as printed; without it the regularizer also shrinks the classifier.
+        statistics: gradients through BatchNorm in training mode, see `places`.
+    """
+
+    weight: float
+    form: Form = "random"
+    at: str = places.INPUT
+    normalize: bool = True
+    statistics: BatchStatistics = "coupled"
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        check_place(self.at)
+        check_statistics(self.statistics)
+        if self.form not in _FORMS:
+            raise ValueError(f"form is {self.form!r}, expected one of {', '.join(map(repr, _FORMS))}")
+
+    def __call__(
+        self, model: nn.Module, x: Tensor, y: Labels, *, classes: Int[Tensor, " batch"] | None = None
+    ) -> PerExample:
+        """The regularizer of every sample of a batch, by a forward pass of its own, see `second_pass`.
+
+        `classes` are the classes c of the random forms, one a sample, instead of drawn ones.
+        """
+        with (
+            second_pass(model) as network,
+            places.watch(network, (self.at,), statistics=self.statistics) as at,
+            watch_classifier(network, at) as seen,
+        ):
+            scores = places.scores_of(network(x))
+        return self.of(scores, y, at=at, classifier=seen.matrix(network, scores), classes=classes)
+
+    def of(
+        self,
+        scores: Scores,
+        y: Labels,
+        *,
+        at: At,
+        classifier: Float[Tensor, "outputs features"],
+        classes: Int[Tensor, " batch"] | None = None,
+    ) -> PerExample:
+        """The regularizer of every sample, given `scores` from a forward pass inside `places.watch(model, (at,))`.
+
+        `classifier` is the matrix of the last layer, a row a class: `model.output.weight`, say.
+        """
+        check_scores_and_labels(scores, y)
+        check_finite(scores, "scores")
+        if tuple(at) != (self.at,):
+            raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={self.at!r}")
+        f = scores.reshape(len(scores), -1)
+        if len(classifier) != f.shape[1]:
+            raise ValueError(f"classifier has {len(classifier)} rows, but scores have {f.shape[1]} classes")
+        total = f.new_zeros(len(f), dtype=torch.promote_types(f.dtype, torch.float32))
+        for c in self._choices(f, y, classes):
+            output, v = f.gather(1, c[:, None]).squeeze(1), classifier[c]
+            if self.form.startswith("pairwise") and not is_binary(scores):
+                output, v = f.gather(1, y[:, None].long()).squeeze(1) - output, classifier[y.long()] - v
+            size = norms.lp(gradient_at(at, output, len(f)), 2.0)
+            total = total + (size / _one_where_zero(norms.lp(v, 2.0)) if self.normalize else size)
+        return self.weight * total
+
+    def _choices(self, f: Tensor, y: Tensor, classes: Tensor | None) -> Iterator[Tensor]:
+        """Class indices `[batch]`, one tensor for each backward pass."""
+        batch, count = f.shape
+        if self.form in ("random", "pairwise"):
+            yield (self._draw(batch, count, y) if classes is None else self._checked(classes, count, y)).to(f.device)
+        elif classes is not None:
+            raise ValueError(f"classes is given, but form is {self.form!r}, which takes all classes")
+        elif self.form == "sum" or count == 1:
+            yield from torch.arange(count, device=f.device)[:, None].expand(count, batch)
+        else:
+            yield from ((y.long() + shift) % count for shift in range(1, count))
+
+    def _draw(self, batch: int, count: int, y: Tensor) -> Tensor:
+        # On the CPU, one number a sample: the same classes on every device, and a batch draws what its samples would.
+        if self.form == "random" or count == 1:
+            return torch.randint(count, (batch,))
+        return (y.cpu().long() + torch.randint(1, count, (batch,))) % count
+
+    def _checked(self, classes: Tensor, count: int, y: Tensor) -> Tensor:
+        if classes.shape != y.shape:
+            raise ValueError(f"classes has shape {list(classes.shape)}, expected [{len(y)}], one class a sample")
+        bad = (classes < 0) | (classes >= count)
+        if self.form == "pairwise" and count > 1:
+            bad = bad | (classes == y)
+        if bool(bad.any()):
+            i = int(bad.nonzero()[0])
+            other = " other than the label" if self.form == "pairwise" else ""
+            raise ValueError(f"classes has {int(classes[i])} at index {i}, expected a class (0..{count - 1}){other}")
+        return classes.long()
+
+
+def _one_where_zero(size: Tensor) -> Tensor:
+    """A zero-initialised last layer has v = 0 and gradients 0: their ratio is taken as 0."""
+    return torch.where(size > 0, size, torch.ones_like(size))

@@ -1,0 +1,121 @@
+"""Penalties of the weights themselves."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from widemargin import places
+from widemargin.modes import evaluating
+from widemargin.regularizers.arguments import check_weight
+from widemargin.regularizers.classifier import watch_classifier
+from widemargin.types import Labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightDecay:
+    """λ (‖v‖²_2 + Σ_i ‖W_i‖²_F): the squares of all weights, without biases (sokolic, eq. 23).
+
+    As printed, without a factor ½: an optimizer's `weight_decay=d` is this with λ = d/2 (and takes biases too). The
+    weights are the tensors of two or more dimensions, matrices and kernels, v among them; a shared one counts once, and
+    a parametrized one (`torch.nn.utils.parametrize`) as the tensor that it gives.
+
+    Args:
+        weight: λ ≥ 0.
+        layers: names of modules whose weights count, with all that is inside them; None: the whole network.
+    """
+
+    weight: float
+    layers: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        if isinstance(self.layers, str) or (self.layers is not None and not self.layers):
+            raise TypeError(f"layers is {self.layers!r}, expected None or a tuple of module names such as ('fc1',)")
+        if self.layers is not None:
+            object.__setattr__(self, "layers", tuple(self.layers))
+
+    def __call__(self, model: nn.Module, x: Tensor | None = None, y: Labels | None = None) -> Float[Tensor, ""]:  # noqa: ARG002
+        """The penalty; the data are not looked at."""
+        network = places.unwrap(model)
+        modules = [network] if self.layers is None else [module_of(network, name, "layers") for name in self.layers]
+        found: dict[int, Tensor] = {}
+        for module, name in zip(modules, self.layers or ("",)):
+            weights = list(_weights(module))
+            if not weights:
+                what = f"layers has {name!r}, which" if name else f"model is a {type(network).__name__}, which"
+                raise ValueError(f"{what} has no weight of two or more dimensions")
+            found.update((id(parameter), weight) for parameter, weight in weights)
+        return self.weight * torch.stack([weight.square().sum() for weight in found.values()]).sum()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierPenalty:
+    """λ ‖V‖²_F, with V the matrix of the last linear layer, a row a class (sokolic, appendix).
+
+    "Since we use a multi-class classifier, the Frobenius norm of the matrix of classification vectors is constrained
+    instead of the norm of v": the first term of (23), hence squared, without a factor ½ and without the bias.
+
+    Args:
+        weight: λ ≥ 0.
+        layer: name of the last linear layer; None: the one whose output is the scores, found by running the first
+            sample in evaluation mode.
+    """
+
+    weight: float
+    layer: str | None = None
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+
+    def __call__(self, model: nn.Module, x: Tensor | None = None, y: Labels | None = None) -> Float[Tensor, ""]:  # noqa: ARG002
+        """The penalty; only the first sample of `x` is used, and only where `layer` is None."""
+        return self.weight * self._matrix(model, x).square().sum()
+
+    def _matrix(self, model: nn.Module, x: Tensor | None) -> Tensor:
+        network = places.unwrap(model)
+        if self.layer is not None:
+            layer = module_of(network, self.layer, "layer")
+            if not isinstance(layer, nn.Linear):
+                raise TypeError(f"layer is {self.layer!r}, a {type(layer).__name__}, expected the name of an nn.Linear")
+            return layer.weight
+        if x is None:
+            raise TypeError("x is None and layer is None, expected samples to find the last layer with, or its name")
+        with evaluating(network), torch.no_grad(), watch_classifier(network) as seen:
+            scores = places.scores_of(network(x[:1]))
+        seen.matrix(network, scores)  # raises where it is not the classifier
+        assert seen.name is not None
+        return module_of(network, seen.name, "layer").weight  # type: ignore[return-value]  # again, with its graph
+
+
+def module_of(network: nn.Module, name: str, argument: str) -> nn.Module:
+    """The module `name` of `network`, or a `ValueError` that names `argument`."""
+    known = dict(network.named_modules())
+    if name == "" or name not in known:
+        close = difflib.get_close_matches(str(name), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"expected one of: {', '.join(n for n in known if n)}"
+        raise ValueError(f"{argument} has {name!r}, which is no module of {type(network).__name__}: {hint}")
+    return known[name]
+
+
+def _weights(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """(the parameter that identifies it, the weight) of every matrix and kernel in `module`."""
+    hidden: set[int] = set()
+    for inner in module.modules():
+        if parametrize.is_parametrized(inner):
+            assert isinstance(inner.parametrizations, nn.ModuleDict)
+            for name, stored in inner.parametrizations.items():
+                parameters = list(stored.parameters())
+                hidden.update(map(id, parameters))
+                weight = getattr(inner, name)
+                if weight.ndim >= 2 and parameters:
+                    yield parameters[0], weight
+    for parameter in module.parameters():
+        if parameter.ndim >= 2 and id(parameter) not in hidden:
+            yield parameter, parameter
