@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from widemargin import data, losses, margins, models, norms, places
+    from widemargin import data, losses, margins, models, norms, places, training
     from widemargin.margins.measurement import measure
+    from widemargin.training.fit import fit
 
-_ROOMS = ("data", "losses", "margins", "models", "norms", "places")
-_NAMES = {"measure": "widemargin.margins.measurement"}
+_ROOMS = ("data", "losses", "margins", "models", "norms", "places", "training")
+_NAMES = {"fit": "widemargin.training.fit", "measure": "widemargin.margins.measurement"}
 
-__all__ = ["__version__", "data", "losses", "margins", "measure", "models", "norms", "places"]
+__all__ = ["__version__", "data", "fit", "losses", "margins", "measure", "models", "norms", "places", "training"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,96 @@
+"""A training on disk: one safetensors file, written whole or not at all, that holds tensors and JSON and no pickle.
+
+Any tree of dicts, lists, tuples, numbers, strings, None and tensors is stored: the tensors as they are, the tree itself
+as JSON in the file's metadata, with the name of a tensor in its place. So are the states of all of torch's optimizers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from widemargin.files import write_whole
+from widemargin.training.settings import first_difference
+
+NAME = "checkpoint.safetensors"
+
+
+def save(folder: Path, state: Mapping[str, Any], settings: Mapping[str, str]) -> Path:
+    """Put `state` in the place of the checkpoint in `folder`, in one step: a reader sees the old one or the new one."""
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Tensor] = {}
+    tree = _without_tensors(dict(state), "", tensors)
+    metadata = {"state": json.dumps(tree), "settings": json.dumps(dict(settings))}
+    return write_whole(folder / NAME, lambda part: save_file(tensors, part, metadata=metadata))
+
+
+def load(folder: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
+    """The state in `folder`, or None; a `ValueError` where it belongs to a training with other settings."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / NAME
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"checkpoint is {str(folder)!r}, which is a file, expected a folder")
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as stored:
+            metadata = stored.metadata() or {}
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (not a mapping)
+    except SafetensorError as error:
+        raise ValueError(f"checkpoint is {str(path)!r}, which is no safetensors file ({error})") from error
+    if not {"state", "settings"} <= metadata.keys():
+        raise ValueError(f"checkpoint is {str(path)!r}, a safetensors file that is no checkpoint of a training")
+    there: dict[str, str] = json.loads(metadata["settings"])
+    if (key := first_difference(there, settings)) is not None:
+        raise ValueError(
+            f"checkpoint is {str(folder)!r}, which holds a training with {key} {there.get(key)}, but {key} is "
+            f"{settings.get(key)}: name another folder, or remove this one"
+        )
+    state: dict[str, Any] = _with_tensors(json.loads(metadata["state"]), tensors)
+    return state
+
+
+def sweep(folder: Path) -> None:
+    """Remove what trainings that were killed in the middle of writing have left in `folder`."""
+    for part in folder.glob(f".{NAME}.*"):
+        part.unlink(missing_ok=True)
+
+
+def _without_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """JSON of `value`. A list stands for a list; everything that JSON does not have is a dict of one entry."""
+    if isinstance(value, Tensor):
+        # A copy, since safetensors refuses tensors that share memory, as tied weights do.
+        name = name if name not in tensors else f"{name} {len(tensors)}"  # "a/b" in one dict, b of a in another
+        tensors[name] = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        return {"tensor": name}
+    if isinstance(value, Mapping):
+        pairs = [[key, _without_tensors(v, f"{name}/{key}", tensors)] for key, v in value.items()]
+        if not all(isinstance(key, (str, int)) for key, _ in pairs):
+            raise TypeError(f"{name} has keys that are neither text nor integers, which a checkpoint can't hold")
+        return {"dict": pairs}
+    if isinstance(value, tuple | list):
+        items = [_without_tensors(v, f"{name}/{i}", tensors) for i, v in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"{name} is a {type(value).__name__}, which a checkpoint can't hold: expected tensors and numbers")
+
+
+def _with_tensors(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(tree, list):
+        return [_with_tensors(item, tensors) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, inner),) = tree.items()
+    if kind == "tensor":
+        return tensors[inner]
+    if kind == "dict":
+        return {key: _with_tensors(v, tensors) for key, v in inner}
+    return tuple(_with_tensors(item, tensors) for item in inner)

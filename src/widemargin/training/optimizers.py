@@ -1,0 +1,88 @@
+"""Optimizers as frozen values: called with parameters, each gives a fresh torch optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import nn
+
+MakesOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+"""One of the values below, or any function of your own that does the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd:
+    """Stochastic gradient descent, w ← w − lr·v with v ← momentum·v + ∇ (sokolic §V: momentum 0.9)."""
+
+    lr: float
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self, "lr", "momentum", "weight_decay")
+        if self.nesterov and not self.momentum > 0:
+            raise ValueError(f"nesterov is True, but momentum is {self.momentum}, expected momentum > 0")
+
+    def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """`torch.optim.SGD` of these parameters."""
+        return torch.optim.SGD(
+            parameters,
+            lr=self.lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam:
+    """Adam (Kingma & Ba 2015); with a weight decay, the decoupled one of AdamW."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self, "lr", "eps", "weight_decay")
+
+    def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """`torch.optim.AdamW` of these parameters, which is Adam where the weight decay is 0."""
+        return torch.optim.AdamW(parameters, lr=self.lr, betas=self.betas, eps=self.eps, weight_decay=self.weight_decay)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RmsProp:
+    """RMSProp (elsayed §4.2: without momentum for the margin models of MNIST)."""
+
+    lr: float = 1e-2
+    alpha: float = 0.99
+    momentum: float = 0.0
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self, "lr", "alpha", "momentum", "eps", "weight_decay")
+
+    def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """`torch.optim.RMSprop` of these parameters."""
+        return torch.optim.RMSprop(
+            parameters,
+            lr=self.lr,
+            alpha=self.alpha,
+            momentum=self.momentum,
+            eps=self.eps,
+            weight_decay=self.weight_decay,
+        )
+
+
+def _check(value: object, *names: str) -> None:
+    for name in names:
+        number = getattr(value, name)
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
+            raise ValueError(f"{name} is {number!r}, expected a number >= 0")

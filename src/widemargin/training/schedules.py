@@ -1,0 +1,80 @@
+"""Learning rates over time, as frozen values: by which factor the optimizer's own learning rate is multiplied.
+
+A schedule is a function of the position alone, so a resumed training needs none of its past. Positions are in epochs:
+`epoch` is 2.5 in the middle of the third epoch, and never reaches `epochs`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Schedule: TypeAlias = Callable[[float, int], float]
+"""(epoch, epochs) → factor: one of the values below, or any function of your own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """1, always."""
+
+    def __call__(self, epoch: float, epochs: int) -> float:  # noqa: ARG002
+        """1."""
+        return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """1 at first, and `factors[i]` from epoch `at[i]` on.
+
+    sokolic, §B.2: 0.01, 0.001 and 0.0005 for 34, 33 and 33 epochs are lr 0.01 with
+    `Steps(at=(34, 67), factors=(0.1, 0.05))`.
+    """
+
+    at: tuple[float, ...]
+    factors: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.at) != len(self.factors) or not self.at:
+            raise ValueError(f"at has {len(self.at)} entries and factors {len(self.factors)}, expected as many, not 0")
+        if list(self.at) != sorted(set(self.at)) or self.at[0] < 0:
+            raise ValueError(f"at is {self.at}, expected growing epochs >= 0")
+        for factor in self.factors:
+            _check_factor("factors", factor, self.factors)
+
+    def __call__(self, epoch: float, epochs: int) -> float:  # noqa: ARG002
+        """The factor of the last step that was passed."""
+        passed = sum(epoch >= start for start in self.at)
+        return self.factors[passed - 1] if passed else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponential:
+    """factor^⌊epoch/every⌋ (elsayed B.1: 0.9 every 2000 steps; farhang A.1: 0.999 every full-batch step)."""
+
+    factor: float
+    every: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_factor("factor", self.factor, self.factor)
+        if not 0 < self.every < math.inf:
+            raise ValueError(f"every is {self.every}, expected a number of epochs > 0")
+
+    def __call__(self, epoch: float, epochs: int) -> float:  # noqa: ARG002
+        """factor^⌊epoch/every⌋."""
+        return float(self.factor ** math.floor(epoch / self.every + 1e-9))  # a third of an epoch is not exact
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """½(1 + cos(π·epoch/epochs)), from 1 to 0 (Loshchilov & Hutter 2017, without restarts)."""
+
+    def __call__(self, epoch: float, epochs: int) -> float:
+        """½(1 + cos(π·epoch/epochs))."""
+        return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+
+
+def _check_factor(name: str, factor: float, given: object) -> None:
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 <= factor < math.inf:
+        raise ValueError(f"{name} is {given!r}, expected numbers >= 0")

@@ -1,0 +1,33 @@
+"""The rows of a history as curves in TensorBoard, if it is asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from widemargin.training.history import Row
+
+
+class Board:
+    """Writes rows below `folder`, or nowhere where that is None."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self._writer: Any = None
+        if folder is not None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                raise ImportError("tensorboard needs a package: pip install 'widemargin[tensorboard]'") from error
+            self._writer = SummaryWriter(os.fspath(folder))
+
+    def write(self, row: Row) -> None:
+        """A point on each of the row's curves, named split/name."""
+        if self._writer is not None:
+            for name, value in row.items():
+                if name not in ("epoch", "step", "split"):
+                    self._writer.add_scalar(f"{row['split']}/{name}", value, row["step"])
+
+    def close(self) -> None:
+        """Finish the files."""
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,104 @@
+"""Two processes give the weights of one on the joint batch, for losses that take gradients inside as well."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training.cases import CASES, arguments, network, samples
+
+import widemargin as wm
+from widemargin import losses
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what two processes made of all cases."""
+    folder = tmp_path_factory.mktemp("two")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "test",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "PYTHONPATH": str(HERE.parent),
+        "OMP_NUM_THREADS": "1",
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "one_of_two.py"), str(folder)],
+            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=120)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    return folder
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_give_the_weights_of_one(name: str, two: Path) -> None:
+    alone = wm.fit(**arguments(name))
+    start = arguments(name)["model"].state_dict()
+    together = load_file(two / f"{name}.0.safetensors")
+    for key, value in alone.model.state_dict().items():
+        torch.testing.assert_close(together[key], value, rtol=0, atol=1e-10)
+    assert any(not torch.equal(start[key], value) for key, value in together.items())
+    rows = json.loads((two / "0.json").read_text())[name]
+    assert_close_rows(rows, list(alone.history.rows))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_two_processes_agree_bit_for_bit(name: str, two: Path) -> None:
+    first, second = (load_file(two / f"{name}.{rank}.safetensors") for rank in range(2))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_processes_that_fit_starts_itself_give_the_same_weights() -> None:
+    """float32, by Fabric's launcher; the network of the caller gets the weights."""
+    settings: dict[str, Any] = {
+        "loss": losses.large_margin(gamma=2.0),
+        "optimizer": wm.training.Sgd(lr=0.1),
+        "epochs": 2,
+        "batch_size": 20,
+        "accelerator": "cpu",
+    }
+    data = samples(dtype=torch.float32)
+    alone = wm.fit(network(dtype=torch.float32), data, **settings)
+    model = network(dtype=torch.float32)
+    together = wm.fit(model, data, **settings, devices=2, strategy="ddp_spawn")
+    assert together.model is model
+    for key, value in alone.model.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[key], value, rtol=0, atol=1e-6)
+    assert_close_rows(list(together.history.rows), list(alone.history.rows), tolerance=1e-5)
+
+
+def assert_close_rows(rows: list[Any], expected: list[Any], tolerance: float = 1e-10) -> None:
+    assert len(rows) == len(expected)
+    for row, wanted in zip(rows, expected):
+        assert row.keys() == wanted.keys()
+        assert row["split"] == wanted["split"]
+        for key in row.keys() - {"split"}:
+            assert row[key] == pytest.approx(wanted[key], abs=tolerance, rel=tolerance)
