@@ -139,11 +139,14 @@ def gradients_of_sample(network: nn.Module, x: Tensor, place: str, read_as: str)
     """f_i of one input alone, and the matrix of ∂f_i/∂h at a place h: the captured activation, one row a class."""
     caught: list[Tensor] = []
 
-    def catch(_: nn.Module, __: Any, result: Any) -> None:
+    def catch(_: nn.Module, __: Any, result: Any) -> Any:
         caught.append(result[0] if isinstance(result, tuple) else result)
+        # What follows gets a copy, since it may be an in-place ReLU.
+        return (caught[0].clone(), *result[1:]) if isinstance(result, tuple) else caught[0].clone()
 
-    if place == "input":
+    if x.is_floating_point():
         x = x.clone().requires_grad_()
+    if place == "input":
         caught.append(x)
         answer = network(x[None])
     else:

@@ -127,7 +127,9 @@ def watch(
         raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")
     at = At(names)
     with ExitStack() as stack:
-        if statistics == "frozen" or any(name not in (INPUT, OUTPUT) for name in names):
+        compiles_its_own_hooks = getattr(model, "_compiled_call_impl", None) is not None  # model.compile()
+        hidden = set(names) & {name for name, _ in unwrap(model).named_modules()} - {INPUT}
+        if statistics == "frozen" or compiles_its_own_hooks or hidden:
             stack.enter_context(uncompiled(model))
         else:
             at._is_compiled = _is_compiled_inside(model)
