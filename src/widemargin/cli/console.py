@@ -56,9 +56,8 @@ def table(title: str) -> Table:
     from rich.table import Table
 
     return Table(
-        title=text(title),
+        title=text(title, "bold"),
         title_justify="left",
-        title_style="bold",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
