@@ -138,7 +138,8 @@ def measure(
     with about("--out"):
         folder.mkdir(parents=True, exist_ok=True)
     if weights is None:
-        notice("no --weights, so the network is untrained: these are the margins of random weights")
+        own = f"the network has the weights that {model} gave it"
+        notice(f"no --weights, so {own if ':' in model else 'the network is untrained, its weights random'}")
 
     result = _measured(network, part, at=at or None, p=p, classes=against, read_as=read_as.value, batch_size=batch_size)
     origin: dict[str, Any] = {

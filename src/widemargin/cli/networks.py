@@ -7,7 +7,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,14 +116,17 @@ def load_weights(network: nn.Module, path: Path) -> None:
             )
     # Tied weights are stored under one of their names only: load_model knows them.
     missing, unexpected = load_model(network, path, strict=False)
-    for problem, names in (("lacks", missing), ("has", unexpected)):
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            rest = "which the network has" if problem == "lacks" else "which the network does not know"
-            raise ValueError(f"--weights {problem} {sorted(names)[0]!r}{more}, {rest}")
+    lacks = f"lacks {_first(missing)} of the network" if missing else ""
+    has = f"has {_first(unexpected)} that the network does not know" if unexpected else ""
+    if lacks or has:
+        raise ValueError(f"--weights {' and '.join(filter(None, (lacks, has)))}")
     dtypes = {(stored[name].dtype, wanted[name].dtype) for name in wanted if name in stored}
     for there, here in sorted((str(a), str(b)) for a, b in dtypes if a != b):
         notice(f"--weights has numbers of {there}, which become {here} in the network")
+
+
+def _first(names: Collection[str]) -> str:
+    return repr(min(names)) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _check_settings(model: str, builder: Callable[..., Any], settings: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ def by_place(result: Measurement) -> Table:
     from widemargin.margins import Distribution
 
     rows = [*result.statistics.items(), (OUTPUT_MARGIN, Distribution.of(result.output))]
-    made = _table(f"{_distance(result)} to the boundary at each place, and the output margin", "place", rows)
+    made = _table(f"{_distance(result)} to the boundary, and the output margin", "place", rows)
     made.rows[-2].end_section = True
     return made
 
