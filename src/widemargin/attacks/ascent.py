@@ -1,0 +1,41 @@
+"""The gradient that attacks climb."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from widemargin.attacks.arguments import Inputs
+from widemargin.modes import evaluating
+from widemargin.places import scores_of
+from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary
+
+
+def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:
+    """∇_x of `excess`, which has in every sample the direction of the gradient of its cross-entropy.
+
+    Attacks use the direction alone, its sign or its unit vector. The cross-entropy is softplus(excess), so its gradient
+    is a positive multiple of this one. But that multiple is the probability of being wrong, which rounds to 0 for a
+    confident network: such a network would look robust because nothing is left of the gradient in floating point.
+    """
+    network = inner(model)
+    with evaluating(network), torch.inference_mode(False), torch.enable_grad():
+        moved = x.clone().detach().requires_grad_()
+        (slope,) = torch.autograd.grad(excess(scores_of(network(moved)), y).sum(), moved)
+    return slope
+
+
+def excess(scores: Scores, y: Labels) -> PerExample:
+    """log Σ_{j≠y} exp f_j − f_y, or −f·y for a binary network with labels ±1."""
+    check_scores_and_labels(scores, y)
+    check_finite(scores, "scores")
+    f = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    if is_binary(f):
+        return -f.reshape(-1) * y.to(f.dtype)
+    label = y[:, None].long()
+    return f.scatter(1, label, -torch.inf).logsumexp(dim=1) - f.gather(1, label).squeeze(1)
+
+
+def inner(model: nn.Module) -> nn.Module:
+    """The network inside a DDP wrapper, which would take the pass for a part of a training step."""
+    return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model

@@ -1,0 +1,146 @@
+"""Accuracy over the size of an attack."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from widemargin.attacks.arguments import Bounds, check_bounds, check_size
+from widemargin.attacks.ascent import inner
+from widemargin.attacks.draws import as_generator
+from widemargin.attacks.fgsm import fgsm, ifgsm
+from widemargin.attacks.gaussian import gaussian
+from widemargin.attacks.pgd import pgd
+from widemargin.data import Data, batches, load
+from widemargin.modes import evaluating
+from widemargin.places import scores_of
+from widemargin.progress import track
+from widemargin.types import check_scores_and_labels, is_binary
+
+_NAMES = ("fgsm", "ifgsm", "pgd", "gaussian")
+
+
+@runtime_checkable
+class Attack(Protocol):
+    """What moves inputs: `attacks.fgsm`, `functools.partial(attacks.pgd, p=2.0)`, or a function of your own."""
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, epsilon: float, /, *, bounds: Bounds) -> Tensor:
+        """x̂ for inputs x and labels y."""
+
+
+def curve(
+    model: nn.Module,
+    data: Any,
+    epsilons: Sequence[float | int],
+    *,
+    attack: str | Attack = "fgsm",
+    source: nn.Module | None = None,
+    bounds: Bounds | Literal["data"] = "data",
+    seed: int = 0,
+    batch_size: int = 256,
+    progress: bool | None = None,
+) -> list[dict[str, Any]]:
+    """Accuracy of `model` on attacked inputs, a row for each ε: attack, box, epsilon, accuracy, correct, samples.
+
+    elsayed, Figures 4 to 7 and 14 to 16: `box` is "white" where the inputs are made to fool `model` itself, "black"
+    where they are made to fool another network, `source`, and "none" for noise.
+
+    Args:
+        model: the network whose accuracy is measured; both networks run in evaluation mode and are left as they were.
+        data: a name (its test set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset` or a `DataLoader`.
+        epsilons: sizes of the attack; the standard deviations for `"gaussian"`. 0 gives the accuracy without attack.
+        attack: `"fgsm"`, `"ifgsm"`, `"pgd"`, `"gaussian"`, or an `Attack` such as `partial(attacks.ifgsm, steps=20)`.
+        source: the network that the inputs are made on, by default `model`.
+        bounds: the range of the data; `"data"`: that of a data set by name or a `Data`, (0, 1) for tensors.
+        seed: of noise and of random starts, the same for each ε and whatever the batch size.
+        batch_size: samples at a time (a `DataLoader` has its own).
+        progress: show a bar; by default on a terminal only.
+    """
+    sizes = _check(epsilons, attack, source)
+    data = load(data) if isinstance(data, str) else data
+    if bounds == "data":
+        bounds = data.bounds if isinstance(data, Data) else (0.0, 1.0)
+    check_bounds(bounds)
+    target, maker = inner(model), inner(model if source is None else source)
+    draws = [as_generator("curve", seed) for _ in sizes]
+    correct, samples = [0] * len(sizes), 0
+    for x, y in track(batches(data, batch_size=batch_size), "Attacking", progress=progress):
+        samples += len(y)
+        x, y = _to(maker, x, y)
+        for i, epsilon in enumerate(sizes):
+            moved = _move(attack, maker, x, y, epsilon, draws[i], bounds)
+            correct[i] += _correct(target, *_to(target, moved, y))
+    if not samples:
+        raise ValueError("data has no samples, expected at least one batch")
+    box = "none" if attack == "gaussian" else "white" if maker is target else "black"
+    return [
+        {
+            "attack": _name(attack),
+            "box": box,
+            "epsilon": float(epsilon),
+            "accuracy": count / samples,
+            "correct": count,
+            "samples": samples,
+        }
+        for epsilon, count in zip(sizes, correct)
+    ]
+
+
+def _check(epsilons: Sequence[float | int], attack: str | Attack, source: nn.Module | None) -> list[float | int]:
+    sizes = list(epsilons)
+    if not sizes:
+        raise ValueError("epsilons is empty, expected at least one size such as 0.1")
+    for epsilon in sizes:
+        check_size("epsilons", epsilon)
+    if attack not in _NAMES if isinstance(attack, str) else not callable(attack):
+        raise ValueError(f"attack is {attack!r}, expected a function or one of {', '.join(map(repr, _NAMES))}")
+    if attack == "gaussian" and source is not None:
+        raise ValueError("source is given, but attack is 'gaussian', which uses no network")
+    return sizes
+
+
+def _move(
+    attack: str | Attack,
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    epsilon: float | int,
+    draw: torch.Generator,
+    bounds: Bounds,
+) -> Tensor:
+    if attack == "gaussian":
+        return gaussian(x, epsilon, draw, bounds=bounds)
+    if attack == "pgd":
+        return pgd(network, x, y, epsilon, seed=draw, bounds=bounds)
+    function = attack if not isinstance(attack, str) else fgsm if attack == "fgsm" else ifgsm
+    return function(network, x, y, epsilon, bounds=bounds)
+
+
+def _to(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The samples on the device of `network`, the inputs in its dtype (under autocast it chooses its own)."""
+    parameter = next((p for p in network.parameters() if p.is_floating_point()), None)
+    if parameter is None:
+        return x, y
+    keep = not x.is_floating_point() or torch.is_autocast_enabled(parameter.device.type)
+    return x.to(parameter.device, x.dtype if keep else parameter.dtype), y.to(parameter.device)
+
+
+def _correct(network: nn.Module, x: Tensor, y: Tensor) -> int:
+    with evaluating(network), torch.no_grad():
+        scores = scores_of(network(x))
+    check_scores_and_labels(scores, y)
+    predicted = torch.where(scores.reshape(-1) > 0, 1, -1) if is_binary(scores) else scores.argmax(dim=1)
+    return int((predicted == y).sum())
+
+
+def _name(attack: str | Attack) -> str:
+    if isinstance(attack, str):
+        return attack
+    if isinstance(attack, functools.partial):
+        settings = ", ".join(f"{key}={value!r}" for key, value in attack.keywords.items())
+        return f"{_name(attack.func)}({settings})"
+    return str(getattr(attack, "__name__", attack))
