@@ -4,12 +4,13 @@ from widemargin.margins import normalized
 from widemargin.margins.distance import distance, linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.measurement import Measurement, measure
-from widemargin.margins.output import output
+from widemargin.margins.output import differences, output
 
 __all__ = [
     "Distribution",
     "Measurement",
     "by_class",
+    "differences",
     "distance",
     "linearize",
     "measure",

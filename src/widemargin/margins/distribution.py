@@ -79,8 +79,9 @@ class Distribution:
             return math.nan
         position = q * (len(self) - 1)  # torch.quantile refuses more than 16 million values
         low = math.floor(position)
-        high = min(low + 1, len(self) - 1)
-        return float(torch.lerp(self.values[low], self.values[high], position - low))
+        if position == low:  # also where a neighbour is infinite
+            return float(self.values[low])
+        return float(torch.lerp(self.values[low], self.values[low + 1], position - low))
 
     def density(self, grid: Sequence[float] | Tensor, *, bandwidth: float | None = None) -> Float[Tensor, " grid"]:
         """Gaussian kernel density at the points of `grid`, by default with Scott's bandwidth σ·n^(−1/5)."""

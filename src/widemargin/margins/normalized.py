@@ -41,11 +41,12 @@ def frobenius(model: nn.Module, x: Tensor, labels: Labels, *, biases: Biases = "
         labels: class indices, or ±1 for a network with one output.
         biases: a bias is not in the definition: refuse such a network, or leave its biases out of the norm.
     """
-    factor = _input_factor(x, "each")
+    factor = 1.0
     for name, weight in weights(model, biases=biases):
-        factor = factor * math.sqrt(len(weight)) / _positive(float(norms.frobenius(weight)), name)
+        factor *= math.sqrt(len(weight)) / _positive(float(norms.frobenius(weight)), name)
+    by_input = _input_factor(x, "each")
     scores, _ = _run(model, x, biases)
-    return output(scores, labels) * factor
+    return output(scores, labels) * factor * by_input
 
 
 def spectral(
@@ -67,8 +68,10 @@ def spectral(
         inputs: divide by each input's own norm, or (`"joint"`) by ‖X‖_F/n, as Bartlett et al. and Figure 2 do.
         biases: as in `frobenius`.
     """
-    factor = _input_factor(x, inputs)
+    if inputs not in ("each", "joint"):
+        raise ValueError(f"inputs is {inputs!r}, expected 'each' or 'joint'")
     complexity = spectral_complexity(model, x, reference=reference, biases=biases)
+    factor = _input_factor(x, inputs)
     scores, _ = _run(model, x, biases)
     return output(scores, labels) * factor / complexity
 
@@ -159,8 +162,6 @@ def _positive(size: float, name: str) -> float:
 
 
 def _input_factor(x: Tensor, inputs: Inputs) -> Tensor:
-    if inputs not in ("each", "joint"):
-        raise ValueError(f"inputs is {inputs!r}, expected 'each' or 'joint'")
     size = norms.lp(x, 2.0)
     zero = (size == 0).nonzero()
     if len(zero) == len(x) or (len(zero) and inputs == "each"):
