@@ -12,14 +12,27 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from widemargin import data, losses, margins, models, norms, places, training
+    from widemargin import attacks, data, losses, margins, models, norms, places, regularizers, training
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
 
-_ROOMS = ("data", "losses", "margins", "models", "norms", "places", "training")
+_ROOMS = ("attacks", "data", "losses", "margins", "models", "norms", "places", "regularizers", "training")
 _NAMES = {"fit": "widemargin.training.fit", "measure": "widemargin.margins.measurement"}
 
-__all__ = ["__version__", "data", "fit", "losses", "margins", "measure", "models", "norms", "places", "training"]
+__all__ = [
+    "__version__",
+    "attacks",
+    "data",
+    "fit",
+    "losses",
+    "margins",
+    "measure",
+    "models",
+    "norms",
+    "places",
+    "regularizers",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:
