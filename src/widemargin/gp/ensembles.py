@@ -1,0 +1,131 @@
+"""Averages of many functions: draws from the posterior, and networks that were trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from jaxtyping import Float, Float64, Shaped
+from torch import Tensor
+
+from widemargin.gp.arguments import check_count, check_signs
+from widemargin.gp.posterior import Posterior
+from widemargin.types import check_finite, check_scores_and_labels
+
+
+@torch.no_grad()
+def ensemble(posterior: Posterior, members: int, *, seed: int, draws: int = 1) -> Float64[Tensor, "draws test"]:
+    """Predictions of `draws` ensembles, each the average of `members` functions drawn from the posterior.
+
+    An average of m draws follows N(γ·C_1, σ^{2L}·C_2/m) (farhang (3)), from which it is drawn at once. The same seed
+    gives the same Gaussian numbers on every device and for every margin, scale and number of members.
+    """
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"posterior is a {type(posterior).__name__}, expected what gp.posterior returns")
+    check_count(members, "members")
+    check_count(draws, "draws")
+    check_count(seed, "seed", least=0)
+    root = posterior.c2_root
+    noise = torch.randn(draws, len(root), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    scale = posterior.sigma**posterior.depth / math.sqrt(members)
+    return torch.addmm(posterior.mean, noise.to(root.device), root.T, alpha=scale)
+
+
+@torch.no_grad()
+def expected_accuracy(posterior: Posterior, labels: Shaped[Tensor, " test"], members: int) -> float:
+    """The accuracy to expect of the sign of an average of `members` draws: mean of Φ(y·√m·γC_1/(σ^L·√C_2)).
+
+    The expectation, over draws from farhang's (3), of the share of test points with y·prediction > 0; what Fig. 6
+    (right) shows, without the noise of a finite number of draws. Φ is the standard normal distribution function.
+    """
+    check_count(members, "members")
+    check_signs(labels, len(posterior.c1), "labels", "the posterior's test_x")
+    signal = labels.to(posterior.c1) * posterior.mean * math.sqrt(members)
+    deviation = posterior.variance.sqrt()
+    certain = (signal > 0).to(torch.float64)
+    return float(torch.where(deviation > 0, torch.special.ndtr(signal / deviation), certain).mean())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ensemble:
+    """Networks averaged: what they say together, and how far they are apart.
+
+    Attributes:
+        mean: the averaged predictions, [n] or [n, classes].
+        spread: the standard deviation over members (with m − 1), an uncertainty per prediction.
+        accuracies: for each ensemble size m, the mean accuracy of averages of m members; empty without labels.
+    """
+
+    mean: Float64[Tensor, " *predictions"]
+    spread: Float64[Tensor, " *predictions"]
+    accuracies: Mapping[int, float]
+
+    @property
+    def relative_spread(self) -> float:
+        """√(mean squared spread / mean squared prediction): near 0 where the members are one function."""
+        return math.sqrt(float(self.spread.square().mean() / self.mean.square().mean()))
+
+
+@torch.no_grad()
+def finite_ensemble(
+    predictions: Float[Tensor, "members n"] | Float[Tensor, "members n classes"],
+    labels: Shaped[Tensor, " n"] | None = None,
+    *,
+    sizes: Sequence[int] | None = None,
+) -> Ensemble:
+    """The average and the spread of trained networks, and the accuracy of averaging m of them (farhang §6.2, §7.3).
+
+    Outputs are averaged, then decided: by sign for [members, n] or [members, n, 1] and labels ±1.0, by the largest
+    score for [members, n, classes] and class indices; an average of 0, or two largest scores, are wrong.
+    For each m, the members are cut, in order, into ⌊members/m⌋ groups of m, a remainder being left out, and the
+    accuracies of the groups' averages are averaged.
+
+    Members trained to a small normalized margin keep a spread that is large against their outputs; those trained to a
+    large one collapse onto one function, and their spread says nothing about uncertainty (§7.3).
+
+    Args:
+        predictions: outputs of the members at the same n points.
+        labels: of the n points; without them no accuracies.
+        sizes: the numbers m of members, 1, 2, 4, … by default.
+    """
+    _check_predictions(predictions)
+    if predictions.ndim == 3 and predictions.shape[2] == 1:
+        predictions = predictions.squeeze(2)
+    members = len(predictions)
+    sizes = [2**k for k in range(members.bit_length())] if sizes is None else list(sizes)
+    for index, size in enumerate(sizes):
+        check_count(size, f"sizes[{index}]")
+        if size > members:
+            raise ValueError(f"sizes[{index}] is {size}, but predictions has {members} members")
+    if labels is not None:
+        check_scores_and_labels(predictions[0], labels)
+    outputs = predictions.to(torch.float64)
+    accuracies = {} if labels is None else {size: _accuracy(outputs, labels, size) for size in sizes}
+    return Ensemble(mean=outputs.mean(0), spread=outputs.std(0), accuracies=MappingProxyType(accuracies))
+
+
+def _accuracy(outputs: Tensor, labels: Tensor, size: int) -> float:
+    groups = len(outputs) // size
+    means = outputs[: groups * size].unflatten(0, (groups, size)).mean(1)
+    if means.ndim == 2:
+        return float((means * labels > 0).double().mean())
+    top = means.topk(2, dim=2)
+    alone = top.values[..., 0] > top.values[..., 1]
+    return float(((top.indices[..., 0] == labels) & alone).double().mean())
+
+
+def _check_predictions(predictions: Tensor) -> None:
+    if not isinstance(predictions, Tensor):
+        raise TypeError(f"predictions is a {type(predictions).__name__}, expected a tensor [members, n]")
+    if not predictions.is_floating_point():
+        raise TypeError(f"predictions has dtype {predictions.dtype}, expected a floating-point tensor")
+    if predictions.ndim not in (2, 3) or predictions.numel() == 0:
+        raise ValueError(
+            f"predictions has shape {list(predictions.shape)}, expected [members, n] or [members, n, classes]"
+        )
+    if len(predictions) < 2:
+        raise ValueError(f"predictions has {len(predictions)} members, expected at least 2 for a spread")
+    check_finite(predictions, "predictions")
