@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import oracles
 import widemargin as wm
 import zoo
-from widemargin import files, places
+from widemargin import places
 from widemargin.margins import Measurement, distance, measure, output
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
@@ -151,7 +152,8 @@ def test_under_autocast(tmp_path: Path) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         measured = measure(network, (x, y))
     assert measured.output.dtype == torch.float32
-    torch.testing.assert_close(measured.margins["input"], expected.margins["input"], rtol=0.1, atol=0.02)
+    error = (measured.margins["input"] / expected.margins["input"] - 1).abs()
+    assert error.median() < 0.02  # where no ReLU changes sides
     measured.write(tmp_path)
 
 
@@ -215,9 +217,7 @@ class Mixing(nn.Module):
 def test_a_layer_that_mixes_samples_is_refused(how: str, samples: int) -> None:
     torch.manual_seed(0)
     network, x, y = Mixing(how), torch.randn(samples, 4), torch.arange(samples) % 3
-    with pytest.raises(
-        ValueError, match=r"the scores of one sample depend on the other samples of its batch at 'input'"
-    ):
+    with pytest.raises(ValueError, match=r"the scores of one sample depend on the other samples .* at 'input'"):
         measure(network, (x, y))
     if how != "centred" and how != "probabilities":  # one sample alone, less its mean, is nothing
         assert measure(network, (x, y), batch_size=1).valid["input"].all()
@@ -328,12 +328,7 @@ def test_no_margin_is_null_in_json_and_nan_in_parquet(tmp_path: Path) -> None:
 
     table, summary = measure(Dead(), (torch.randn(3, 2), torch.tensor([0, 1, 1]))).write(tmp_path)
     statistics = json.loads(summary.read_text(), parse_constant=pytest.fail)["distance"]["input"]
-    assert (statistics["count"], statistics["invalid"], statistics["mean"], statistics["quantile 0.5"]) == (
-        3,
-        3,
-        None,
-        None,
-    )
+    assert [statistics[key] for key in ("count", "invalid", "mean", "quantile 0.5")] == [3, 3, None, None]
     assert np.isnan(pq.read_table(table)["distance at input"].to_numpy()).all()
 
 
@@ -347,7 +342,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         measured.write(tmp_path)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         measured.write(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -389,16 +384,14 @@ def test_bad_arguments_come_before_any_work() -> None:
             return x
 
     for how in ({"p": math.nan}, {"at": ("nowhere",)}, {"batch_size": -1}):
-        with pytest.raises(ValueError, match="p is nan|'nowhere'|batch_size is -1"):
-            measure(Counts(), (torch.zeros(2, 2), torch.tensor([0, 1])), **how)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"p is nan|'nowhere'|batch_size is -1"):
+            measure(Counts(), (torch.zeros(2, 2), torch.tensor([0, 1])), **how)
     assert ran == []
 
 
 def test_tokens_at_the_input() -> None:
     entry = zoo.TOKENS[0]
-    with pytest.raises(
-        TypeError, match=r"at has 'input', but the input has dtype torch\.int64 \(tokens\).*'embedding'"
-    ):
+    with pytest.raises(TypeError, match=r"at has 'input', but the input has dtype torch\.int64 .*'embedding'"):
         measure(entry.network(), (entry.inputs(), entry.labels()), at=("input",))
 
 
