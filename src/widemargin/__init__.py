@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from widemargin import attacks, data, losses, margins, models, norms, places, regularizers, training
+    from widemargin import attacks, data, gp, losses, margins, models, norms, places, regularizers, training
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
 
-_ROOMS = ("attacks", "data", "losses", "margins", "models", "norms", "places", "regularizers", "training")
+_ROOMS = ("attacks", "data", "gp", "losses", "margins", "models", "norms", "places", "regularizers", "training")
 _NAMES = {"fit": "widemargin.training.fit", "measure": "widemargin.margins.measurement"}
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "attacks",
     "data",
     "fit",
+    "gp",
     "losses",
     "margins",
     "measure",
