@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -68,9 +70,10 @@ def test_fgsm_and_ifgsm_are_their_equations(entry: Entry) -> None:
     torch.testing.assert_close(attacks.fgsm(network, x, y, 0.2), textbook(network, x, y, 0.2, 0.2, 1))
     moved = attacks.ifgsm(network, x, y, 0.2, step=0.07, steps=5)
     torch.testing.assert_close(moved, textbook(network, x, y, 0.2, 0.07, 5))
-    # By default ten steps of ε/10; a step of 0.1 needs three for 0.3, which are 2.9999… or 3.0000…1 in floating point.
+    # By default ten steps of ε/10; 3·0.1 needs three steps of 0.1, though in floating point it is a little more.
     torch.testing.assert_close(attacks.ifgsm(network, x, y, 0.2), textbook(network, x, y, 0.2, 0.02, 10))
-    moved = attacks.ifgsm(network, x, y, 0.3, step=0.1)
+    assert math.ceil(3 * 0.1 / 0.1) == 4
+    moved = attacks.ifgsm(network, x, y, 3 * 0.1, step=0.1)
     torch.testing.assert_close(moved, textbook(network, x, y, 0.3, 0.1, 3))
 
 

@@ -68,7 +68,7 @@ def ifgsm(
     if epsilon == 0:
         return x.detach().clone()
     step = epsilon / 10 if step is None else step
-    needed = math.ceil(epsilon / step * (1 - 1e-9))  # 0.3/0.1 is a little more than 3 in floating point
+    needed = math.ceil(epsilon / step * (1 - 1e-9))  # 3·0.1 is a little more than 3 steps of 0.1 in floating point
     if steps is not None and steps < needed:
         raise ValueError(
             f"steps is {steps}, but epsilon/step is {epsilon / step:g}: expected steps >= {needed}, or a larger step"
