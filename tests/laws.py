@@ -1,0 +1,164 @@
+"""One table, all laws: every public loss and regularizer is a row, and `test_laws.py` holds each row to every law.
+
+`value` is the row as users write it. `singles` is the form in which a batch is its samples one by one (no statistics of
+the batch, the same draws), `exact` the form whose gradient is that of the function itself, None where there is none.
+`call` calls a form with the draws of a random one fixed. `hold` gives the function whose true gradient `value` has:
+`value` itself, or a slow version of it in which what is detached has been made a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+import oracles_losses as slow
+from widemargin import attacks, losses, margins, places, regularizers
+from widemargin.losses.penalties import Penalty
+
+CLASSES = 4
+PLACES = ("input", "tanh1", "output")
+
+
+def smooth_network(dtype: torch.dtype = torch.float64, seed: int = 0) -> nn.Module:
+    """A small network without kinks, so that finite differences mean something."""
+    torch.manual_seed(seed)
+    layers = {"fc1": nn.Linear(6, 8), "tanh1": nn.Tanh(), "fc2": nn.Linear(8, 7), "tanh2": nn.Tanh()}
+    network = nn.Sequential()
+    for name, layer in (layers | {"output": nn.Linear(7, CLASSES)}).items():
+        network.add_module(name, layer)
+    return network.to(dtype)
+
+
+def batch(size: int = 12, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(size, 6, generator=generator, dtype=torch.float64).to(dtype)
+    return x, torch.randint(CLASSES, (size,), generator=generator)
+
+
+def _plain(value: Any, model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
+    out = value(model, x, y)
+    assert isinstance(out, Tensor)
+    return out
+
+
+def _with_index(value: Any, model: nn.Module, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+    out = value(model, x, y, index=index)
+    assert isinstance(out, Tensor)
+    return out
+
+
+def _with_classes(value: Any, model: nn.Module, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+    drawn = (y + 1 + index % (CLASSES - 1)) % CLASSES  # never y itself, for the pairwise form
+    out = value(model, x, y, classes=drawn)
+    assert isinstance(out, Tensor)
+    return out
+
+
+Call = Callable[[Any, nn.Module, Tensor, Tensor, Tensor], Tensor]
+Hold = Callable[[Any, nn.Module, Tensor, Tensor], Callable[[], Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A loss or regularizer, and the forms of it that laws are about."""
+
+    name: str
+    value: Any
+    kind: Literal["data", "weight"] = "data"
+    singles: Any = None
+    exact: Any = None
+    call: Call = _plain
+    hold: Hold | None = None
+
+
+def _itself(name: str, value: Any, call: Call = _plain, kind: Literal["data", "weight"] = "data") -> Row:
+    return Row(name=name, value=value, kind=kind, singles=value, exact=value, call=call)
+
+
+def slow_penalty(penalty: Penalty, place: int) -> Callable[[Tensor], Tensor]:
+    """The penalty of one margin, branch by branch."""
+    if isinstance(penalty, losses.Band):
+        return lambda margin: slow.band(margin, penalty.r, penalty.theta, penalty.mu)
+    return lambda margin: slow.hinge(margin, penalty.reach(place))
+
+
+def _hold_margin(value: losses.MarginLoss, model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    """The loss with its denominators, s̄ and H as they are now."""
+    with places.watch(model, value.at) as at:
+        scores = model(x)
+    lines = margins.linearize(scores, y, at=at, p=value.p, classes=value.classes, read_as=value.scores)
+    held, slopes = lines.difference.detach(), lines.slopes
+    chosen = held.shape[1]
+    penalties = [slow_penalty(value.penalty, place) for place in range(len(value.at))]
+    steepness = [value.penalty.slope(place) for place in range(len(value.at))]
+
+    def function() -> Tensor:
+        scores = model(x)
+        difference = margins.differences(scores, y, classes=chosen, read_as=value.scores)
+        if value.stabilize:
+            total = slow.scale_free_margin_loss(
+                difference, held, slopes, penalties=penalties, steepness=steepness, aggregate=value.aggregate
+            )
+        else:
+            total = slow.margin_loss(
+                difference, slopes, penalties=penalties, aggregate=value.aggregate, epsilon=value.epsilon
+            )
+        return total + value.cross_entropy * nn.functional.cross_entropy(scores, y, reduction="none")
+
+    return function
+
+
+def _hold_examples(value: attacks.Adversarial, model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    examples = value.examples(model, x, y)
+    return lambda: value.loss(model, examples, y)
+
+
+def _margin(name: str, **settings: Any) -> Row:
+    return Row(
+        name=name,
+        value=losses.MarginLoss(**settings),
+        singles=losses.MarginLoss(**settings, stabilize=None),
+        exact=losses.MarginLoss(**settings, stabilize=None, second_order=True),
+        hold=_hold_margin,
+    )
+
+
+_PGD = attacks.Adversarial(epsilon=0.1, step=0.05, steps=3, random_start=False)
+
+MARGINS = [
+    _margin("hinge, input", penalty=losses.Hinge(gamma=0.7)),
+    _margin("hinge, places, l_1", penalty=losses.Hinge(gamma=(0.7, 0.3, 0.2)), at=PLACES, p=1.0),
+    _margin("hinge, all classes, sum", penalty=losses.Hinge(gamma=0.9), classes="all", aggregate="sum", at=PLACES),
+    _margin("hinge, all classes, max, l_inf", penalty=losses.Hinge(gamma=0.1), classes="all", p=float("inf")),
+    _margin("hinge, softmax", penalty=losses.Hinge(gamma=0.5), scores="softmax"),
+    _margin("hinge, cross-entropy", penalty=losses.Hinge(gamma=0.5), cross_entropy=0.3),
+    _margin("band", penalty=losses.Band(r=0.6, theta=0.3, mu=0.1)),
+    _margin("band, p 3", penalty=losses.Band(r=0.2, theta=0.1, mu=0.5), p=3.0, at=("tanh1",)),
+]
+
+PRINTED = [
+    Row(name=f"{row.name}, printed", value=row.singles, singles=row.singles, exact=row.exact, hold=_hold_margin)
+    for row in MARGINS
+]
+
+ROWS = [
+    *MARGINS,
+    *PRINTED,
+    _itself("cross-entropy", losses.CrossEntropy()),
+    _itself("crammer-singer", losses.MultiClassHinge()),
+    _itself("weston-watkins", losses.MultiClassHinge(gamma=2.0, kind="weston-watkins")),
+    _itself("soft hinge", losses.SoftHinge()),
+    _itself("target", losses.Target(alpha=2.0)),
+    _itself("targets", losses.Target(alpha=tuple(0.1 * k for k in range(1, 13))), _with_index),
+    _itself("jacobian, sum", regularizers.Jacobian(weight=0.5, form="sum")),
+    _itself("jacobian, random", regularizers.Jacobian(weight=0.5, form="random"), _with_classes),
+    _itself("jacobian, pairwise", regularizers.Jacobian(weight=0.5, form="pairwise", at="tanh1"), _with_classes),
+    _itself("jacobian frobenius", regularizers.JacobianFrobenius(weight=0.5, projections=None)),
+    _itself("weight decay", regularizers.WeightDecay(weight=0.1), kind="weight"),
+    _itself("classifier", regularizers.ClassifierPenalty(weight=0.1), kind="weight"),
+    Row(name="adversarial", value=_PGD, singles=_PGD, hold=_hold_examples),
+]
