@@ -1,0 +1,201 @@
+"""The charts of a result, each of which can also be saved as SVG or PNG without a browser."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from widemargin.files import write_whole
+from widemargin.report.extras import need
+from widemargin.report.layers import HOVER, SHOWN, TICKS, color, digits, figure, hover, tip
+from widemargin.report.names import label_of, norm_name, place_name, sentence
+from widemargin.report.schema import Result
+from widemargin.report.statistics import density, places, statistics
+from widemargin.report.theme import SHAPES, Mode, config
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Quantity = Literal["distance", "accuracy", "loss"]
+
+DISTANCE_AT = "distance at "  # and a place: the name of a mean distance in the rows of a history
+
+
+def margins(result: Result, place: str) -> alt.LayerChart:
+    """The density of the distance to the decision boundary at `place`, a curve per arm, with a line at each mean."""
+    alt = need("altair")
+    if place not in places(result["arms"]):
+        raise ValueError(f"place is {place!r}, expected one of {', '.join(map(repr, places(result['arms'])))}")
+    rows: list[dict[str, Any]] = []
+    means: list[dict[str, Any]] = []
+    for arm in result["arms"]:
+        if place not in arm.get("margins", {}):
+            continue
+        curve = density(arm["margins"][place])
+        rows += [{"arm": label_of(arm), "margin": digits(x), "density": digits(y)} for x, y in curve]
+        mean = statistics(arm["margins"][place]).mean
+        if curve:
+            height = min(curve, key=lambda point: abs(point[0] - mean))[1]
+            means.append({"arm": label_of(arm), "mean": digits(mean), "height": digits(height)})
+    low, high = min((r["margin"] for r in rows), default=0.0), max((r["margin"] for r in rows), default=1.0)
+    norm = norm_name(result.get("norm", ""))
+    x = alt.X(
+        "margin:Q",
+        title=f"distance to the boundary{norm and f' ({norm})'}",
+        scale=alt.Scale(nice=False, zero=False),
+        axis=alt.Axis(tickCount=TICKS),
+    )
+    y = alt.Y("density:Q", title="density", stack=None, axis=alt.Axis(tickCount=4))
+    told = [tip("arm:N", "network"), tip("margin:Q", "distance", ".3~g"), tip("density:Q", "density", ".3~g")]
+    curves = (
+        alt.Chart(alt.NamedData("rows")).transform_filter(SHOWN).encode(x=x, y=y, color=color(result), tooltip=told)
+    )
+    layers = []
+    if low < 0 < high:
+        side = alt.Chart(alt.InlineData(values=[{"from": low, "to": 0}])).mark_rect(style="wrong", clip=True)
+        layers.append(side.encode(x="from:Q", x2="to:Q"))
+    layers += [
+        curves.mark_area(opacity=0.1, interpolate="monotone", clip=True, tooltip=None).encode(tooltip=alt.value(None)),
+        curves.mark_line(interpolate="monotone", clip=True),
+        alt.Chart(alt.InlineData(values=means))
+        .transform_filter(SHOWN)
+        .mark_rule(strokeDash=[3, 3], strokeWidth=1.5, clip=True)
+        .encode(
+            x="mean:Q",
+            y="height:Q",
+            y2=alt.datum(0),
+            color=color(result),
+            tooltip=[tip("arm:N", "network"), tip("mean:Q", "mean", ".3~g")],
+        ),
+        hover(curves),
+    ]
+    if low < 0 < high:
+        zero = alt.Chart(alt.InlineData(values=[{"zero": 0, "text": "boundary"}])).encode(x="zero:Q")
+        layers.append(zero.mark_rule(style="boundary", clip=True))
+        left = -low > 0.15 * (high - low)  # where there is room beside fewer curves
+        text = zero.mark_text(style="aside", align="right" if left else "left", dx=-5 if left else 5, dy=9, clip=True)
+        layers.append(text.encode(y=alt.value(0), text="text:N"))
+    return figure(layers, rows, f"Margins {place_name(place)}", zoom=True)
+
+
+def under_attack(result: Result) -> alt.LayerChart:
+    """Accuracy over ε, the size of the attack, a line per arm."""
+    rows = [
+        {"arm": label_of(arm), "epsilon": point["epsilon"], "accuracy": point["accuracy"]}
+        for arm in result["arms"]
+        for point in arm.get("curve", [])
+    ]
+    attack = result.get("attack", {})
+    norm = norm_name(attack.get("norm", ""))
+    title = f"ε{norm and f' ({norm})'}"
+    return _shares(result, rows, "epsilon", title, "ε", f"Accuracy under {attack.get('name', 'attack')}")
+
+
+def over_data(result: Result) -> alt.LayerChart:
+    """Accuracy against the number of training samples, on a logarithmic axis, a line per arm."""
+    rows = [
+        {"arm": label_of(arm), "samples": point["samples"], "accuracy": point["accuracy"]}
+        for arm in result["arms"]
+        for point in arm.get("sizes", [])
+    ]
+    return _shares(result, rows, "samples", "training samples", "samples", "Accuracy against data", log=True)
+
+
+def over_training(result: Result, quantity: Quantity = "distance", place: str = "input") -> alt.LayerChart:
+    """The mean distance at `place`, the accuracy or the loss over the epochs: validation solid, training dashed."""
+    alt = need("altair")
+    rows = training_rows(result, quantity, place)
+    norm = norm_name(result.get("norm", ""))
+    title = {"distance": f"mean distance to the boundary{norm and f' ({norm})'}"}.get(quantity, quantity)
+    percent = quantity == "accuracy"
+    y = alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5, **({"format": ".0%"} if percent else {})))
+    both = len({row["samples"] for row in rows}) > 1
+    dash = alt.StrokeDash(
+        "samples:N", title=None, scale=alt.Scale(domain=["validation", "training"], range=[[1, 0], [5, 4]])
+    )
+    told = [
+        tip("arm:N", "network"),
+        tip("samples:N", "samples"),
+        tip("epoch:Q", "epoch"),
+        tip("value:Q", quantity, ".1%" if percent else ".3~g"),
+    ]
+    lines = (
+        alt.Chart(alt.NamedData("rows"))
+        .transform_filter(SHOWN)
+        .encode(
+            x=alt.X("epoch:Q", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)), y=y, color=color(result), tooltip=told
+        )
+    )
+    dashed = lines.encode(strokeDash=dash) if both else lines
+    name = f"Distance over training, {place_name(place)}" if quantity == "distance" else f"{quantity} over training"
+    return figure([dashed.mark_line(clip=True), hover(lines)], rows, sentence(name), zoom=True)
+
+
+def training_rows(result: Result, quantity: Quantity, place: str) -> list[dict[str, Any]]:
+    """What `over_training` draws: a row per arm, kind of samples and epoch."""
+    name = f"{DISTANCE_AT}{place}" if quantity == "distance" else quantity
+    return [
+        {"arm": label_of(arm), "samples": samples, "epoch": row["epoch"], "value": digits(value)}
+        for arm in result["arms"]
+        for split, samples in (("validation", "validation"), ("train", "training"))
+        for row in arm.get("history", [])
+        if row["split"] == split and isinstance(value := row.get(name), (int, float))
+    ]
+
+
+def save(
+    chart: alt.TopLevelMixin, path: str | os.PathLike[str], *, mode: Mode = "light", scale: float | int = 2.0
+) -> Path:
+    """Write `chart` to `path`, which ends in .svg or .png, without a browser; `scale` is the resolution of a PNG."""
+    convert = need("vl_convert")
+    path = Path(path)
+    if path.suffix not in (".svg", ".png"):
+        raise ValueError(f"path is {str(path)!r}, expected a name that ends in .svg or .png")
+    spec = _static(chart.to_dict())
+    settings = {"vl_version": vega_lite_version(), "config": config(mode, legend=True)}
+    if path.suffix == ".svg":
+        text = convert.vegalite_to_svg(spec, **settings)
+        return write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+    content = convert.vegalite_to_png(spec, scale=scale, **settings)
+    return write_whole(path, lambda part: part.write_bytes(content))
+
+
+def vega_lite_version() -> str:
+    """The version of Vega-Lite that Altair writes for, as vl-convert names it."""
+    version: str = need("altair").SCHEMA_VERSION
+    return ".".join(version.removeprefix("v").split(".")[:2])
+
+
+def _static(spec: dict[str, Any]) -> dict[str, Any]:
+    """The specification without what only a pointer needs, and without Altair's own theme."""
+    kept = {key: value for key, value in spec.items() if key != "config"}
+    if "layer" in spec:
+        kept["layer"] = [layer for layer in spec["layer"] if layer.get("name") != HOVER]
+    if "params" in spec:
+        kept["params"] = [param for param in spec["params"] if "select" not in param]
+    return kept
+
+
+def _shares(
+    result: Result, rows: list[dict[str, Any]], x: str, title: str, told: str, name: str, *, log: bool = False
+) -> alt.LayerChart:
+    alt = need("altair")
+    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(nice=False)
+    shares = alt.Scale(zero=False, nice=True) if log else alt.Scale(domain=[0, 1])
+    lines = (
+        alt.Chart(alt.NamedData("rows"))
+        .transform_filter(SHOWN)
+        .encode(
+            x=alt.X(f"{x}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=TICKS)),
+            y=alt.Y("accuracy:Q", scale=shares, axis=alt.Axis(format=".0%", tickCount=5)),
+            color=color(result),
+            tooltip=[tip("arm:N", "network"), tip(f"{x}:Q", told), tip("accuracy:Q", "accuracy", ".1%")],
+        )
+    )
+    labels = [label_of(arm) for arm in result["arms"]]
+    shapes = alt.Scale(domain=labels, range=[SHAPES[i % len(SHAPES)] for i in range(len(labels))])
+    dots = lines.mark_point(filled=True, size=55, opacity=1, clip=False)
+    return figure(
+        [lines.mark_line(), dots.encode(shape=alt.Shape("arm:N", title=None, scale=shapes))], rows, name, zoom=False
+    )

@@ -1,0 +1,120 @@
+"""What one sees on the page, in two or three sentences that are computed from its numbers."""
+
+from __future__ import annotations
+
+import math
+
+from widemargin.report.names import label_of, norm_name, number, place_name, sentence, share
+from widemargin.report.schema import Arm, Result
+from widemargin.report.statistics import places, statistics
+
+
+def headline(result: Result) -> list[str]:
+    """The sentences; the first arm is what the others are compared with. Empty where there is nothing to say."""
+    arms = result["arms"]
+    if len(arms) == 1:
+        return [sentence(told) for told in (_single(result),) if told]
+    best = _best_margin(arms)
+    told = [_margins(arms), _accuracy(arms, best), _attacked(result, best)]
+    return [sentence(one) for one in told if one]
+
+
+def _single(result: Result) -> str:
+    arm = result["arms"][0]
+    said = []
+    if (accuracy := arm.get("accuracy")) is not None:
+        said.append(f"{share(accuracy)}{_of(arm)} are classified correctly")
+    for place in places([arm])[:1]:
+        found = statistics(arm["margins"][place])
+        if math.isfinite(found.mean):
+            norm = norm_name(result.get("norm", ""))
+            said.append(
+                f"the mean {norm and f'{norm} '}distance to the decision boundary {place_name(place)} is "
+                f"{number(found.mean)}"
+            )
+        if 0.05 in found.quantiles:
+            said.append(f"one sample in twenty lies below {number(found.quantiles[0.05])}")
+    return f"{'; '.join(said)}." if said else ""
+
+
+def _means(arms: list[Arm]) -> dict[str, float]:
+    place = next(iter(places(arms)), "")
+    means = {label_of(arm): statistics(arm["margins"][place]).mean for arm in arms if place in arm.get("margins", {})}
+    return {label: mean for label, mean in means.items() if math.isfinite(mean)}
+
+
+def _best_margin(arms: list[Arm]) -> str | None:
+    """The arm that the first sentence is about, which the others may call "it"."""
+    means = _means(arms)
+    return max(means, key=lambda label: means[label]) if len(means) > 1 else None
+
+
+def _margins(arms: list[Arm]) -> str:
+    means = _means(arms)
+    if len(means) < 2:
+        return ""
+    base = next(iter(means))
+    best = max(means, key=lambda label: means[label])
+    top, reference = means[best], means[base]
+    if best == base:
+        second = max(mean for label, mean in means.items() if label != base)
+        return (
+            f"No network keeps its samples further from the decision boundary than {base}: {number(top)} on average, "
+            f"the next {number(second)}."
+        )
+    if reference > 0 and top / reference >= 1.05:
+        return (
+            f"{best} keeps its samples {top / reference:.1f} times as far from the decision boundary as {base}: "
+            f"{number(top)} against {number(reference)} on average."
+        )
+    if reference <= 0:
+        return (
+            f"{best} keeps its samples furthest from the decision boundary, {number(top)} on average; {base} has them "
+            f"at {number(reference)}, on the wrong side."
+        )
+    return f"No network keeps its samples clearly further from the decision boundary than {base} ({number(reference)})."
+
+
+def _accuracy(arms: list[Arm], subject: str | None) -> str:
+    known = {label_of(arm): a for arm in arms if (a := arm.get("accuracy")) is not None}
+    if len(known) < 2:
+        return ""
+    base = next(iter(known))
+    best = max(known, key=lambda label: known[label])
+    samples = min(arm.get("samples", 0) for arm in arms)
+    # Two standard errors of the difference of two shares of the same number of samples.
+    noise = 2 * math.sqrt(2 * known[best] * (1 - known[best]) / samples) if samples else 0.0
+    if max(known.values()) - min(known.values()) <= noise:
+        return f"All are right about equally often, {share(min(known.values()))} to {share(max(known.values()))}."
+    who = "it is also" if best == subject else f"{best} is"
+    if best == base:
+        return f"{who} right most often, {share(known[base])}."
+    return f"{who} right most often, {share(known[best])} against {share(known[base])} for {base}."
+
+
+def _attacked(result: Result, subject: str | None) -> str:
+    attack = result.get("attack", {})
+    shown = attack.get("shown", [])
+    if not shown:
+        return ""
+    epsilon = max(shown)
+    known = {label_of(arm): a for arm in result["arms"] if (a := accuracy_at(arm, epsilon)) is not None}
+    if len(known) < 2:
+        return ""
+    base = next(iter(known))
+    best = max(known, key=lambda label: known[label])
+    under = f"Under {attack.get('name', 'attack')} at ε = {epsilon:g}"
+    if best == base:
+        return f"{under}, no network is right more often than {base}, {share(known[base])}."
+    who = "it" if best == subject else best
+    return f"{under}, {who} is still right on {share(known[best])}, {base} on {share(known[base])}."
+
+
+def accuracy_at(arm: Arm, epsilon: float | int) -> float | None:
+    """The accuracy of the arm's curve at `epsilon`, if it was measured there."""
+    found = (float(p["accuracy"]) for p in arm.get("curve", []) if math.isclose(p["epsilon"], epsilon, rel_tol=1e-6))
+    return next(found, None)
+
+
+def _of(arm: Arm) -> str:
+    return f" of {arm['samples']:,} samples" if "samples" in arm else " of the samples"

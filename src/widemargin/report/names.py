@@ -1,0 +1,39 @@
+"""How arms, places and numbers are written."""
+
+from __future__ import annotations
+
+import math
+
+from widemargin.report.schema import Arm
+
+
+def label_of(arm: Arm) -> str:
+    """What is shown for an arm."""
+    return arm.get("label", arm["name"])
+
+
+def place_name(place: str) -> str:
+    """A place in words: "at the input", "at conv1"."""
+    return f"at the {place}" if place in ("input", "output") else f"at {place}"
+
+
+def norm_name(norm: str) -> str:
+    """A norm as it is printed: "l_2" is l₂, "l_inf" is l∞."""
+    return {"l_1": "l₁", "l_2": "l₂", "l_inf": "l∞"}.get(norm, norm)
+
+
+def number(value: float | int | None) -> str:
+    """Three digits; a dash where there is no number."""
+    if value is None or math.isnan(value):
+        return "–"
+    return (f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}").replace("-", "−")
+
+
+def share(value: float | int | None) -> str:
+    """A share in percent, with a digit after the point; a dash where there is no number."""
+    return "–" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital letter."""
+    return text[:1].upper() + text[1:]

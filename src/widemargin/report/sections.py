@@ -1,0 +1,116 @@
+"""The sections of charts that a result has data for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from widemargin.report import figures, tables
+from widemargin.report.names import label_of, number, place_name, sentence, share
+from widemargin.report.schema import Result
+from widemargin.report.statistics import places, statistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One chart: its id in the page, its title, what it shows in words, its specification and its numbers."""
+
+    id: str
+    title: str
+    description: str
+    spec: dict[str, Any]
+    table: tables.Table
+    wide: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading, what to look for, and charts."""
+
+    id: str
+    title: str
+    text: str
+    cards: list[Card]
+
+
+def sections(result: Result) -> list[Section]:
+    """The sections of `result`, in the order of the page; one without data is left out."""
+    found = (_margins(result), _attack(result), _training(result), _sizes(result))
+    return [section for section in found if section.cards]
+
+
+def _margins(result: Result) -> Section:
+    cards = []
+    for i, place in enumerate(places(result["arms"])):
+        means = [
+            f"{label_of(arm)} {number(statistics(arm['margins'][place]).mean)}"
+            for arm in result["arms"]
+            if place in arm.get("margins", {})
+        ]
+        chart, table = figures.margins(result, place), tables.of_margins(result, place)
+        told = f"Densities of the distance to the boundary {place_name(place)}. Means: {', '.join(means)}."
+        cards.append(_card(f"margins-{i}", place_name(place), told, chart, table, wide=i == 0))
+    text = (
+        "How the distances of the samples to the decision boundary are distributed. Left of zero lie the "
+        "misclassified; a dashed line stands at each mean."
+    )
+    return Section(id="margins", title="Margins", text=text, cards=cards)
+
+
+def _attack(result: Result) -> Section:
+    arms = [arm for arm in result["arms"] if arm.get("curve")]
+    attack = result.get("attack", {})
+    name = attack.get("name", "the attack")
+    cards = []
+    if arms:
+        ends = [
+            f"{label_of(arm)} from {share(arm['curve'][0]['accuracy'])} to {share(arm['curve'][-1]['accuracy'])}"
+            for arm in arms
+        ]
+        told = f"Accuracy over ε. {'; '.join(ends)}."
+        cards.append(_card("attack", "accuracy over ε", told, figures.under_attack(result), tables.of_attack(result)))
+    samples = f", on {attack['samples']:,} samples" if "samples" in attack else ""
+    text = f"Accuracy when {name} moves each input by up to ε against the network{samples}."
+    return Section(id="attack", title="Under attack", text=text, cards=cards)
+
+
+def _training(result: Result) -> Section:
+    rows = [row for arm in result["arms"] for row in arm.get("history", [])]
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith(figures.DISTANCE_AT))
+    seen = [name.removeprefix(figures.DISTANCE_AT) for name in names]
+    wanted: list[tuple[figures.Quantity, str, str]] = [
+        ("distance", place, f"mean distance {place_name(place)}") for place in seen
+    ]
+    wanted += [("accuracy", "", "accuracy"), ("loss", "", "loss")]
+    cards: list[Card] = []
+    for i, (quantity, place, title) in enumerate(wanted):
+        values = figures.training_rows(result, quantity, place)
+        # One point is no line; a loss of one kind can't be compared with a loss of another.
+        if len({row["epoch"] for row in values}) < 2 or (quantity == "loss" and len(result["arms"]) > 1):
+            continue
+        last = {(row["arm"], row["samples"]): row["value"] for row in values}
+        written = share if quantity == "accuracy" else number
+        ends = [f"{arm}, {samples}: {written(value)}" for (arm, samples), value in last.items()]
+        told = f"{sentence(title)} over the epochs. At the end: {'; '.join(ends)}."
+        chart, table = figures.over_training(result, quantity, place), tables.of_training(result, quantity, place)
+        cards.append(_card(f"training-{i}", title, told, chart, table, wide=not cards))
+    text = "What happened on the way. Solid lines: validation samples; dashed lines: training samples."
+    return Section(id="training", title="Over training", text=text, cards=cards)
+
+
+def _sizes(result: Result) -> Section:
+    cards = []
+    if any(arm.get("sizes") for arm in result["arms"]):
+        chart, table = figures.over_data(result), tables.of_sizes(result)
+        cards.append(_card("sizes", "accuracy against data", "Accuracy over training samples.", chart, table))
+    text = "Accuracy of networks trained on fewer or more samples."
+    return Section(id="data", title="Against data", text=text, cards=cards)
+
+
+def _card(id: str, title: str, told: str, chart: Any, table: tables.Table, *, wide: bool = True) -> Card:
+    spec = chart.to_dict()
+    for key in ("config", "title"):  # the page has its own configurations and headings
+        spec.pop(key, None)
+    spec |= {"width": "container", "height": 300 if wide else 220, "description": told}
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    return Card(id=f"chart-{id}", title=sentence(title), description=told, spec=spec, table=table, wide=wide)

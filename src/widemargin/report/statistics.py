@@ -1,0 +1,96 @@
+"""What is said of the margins of an arm: statistics and a density, from a number per sample, without torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from widemargin.report.schema import Arm, Margins
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+POINTS = 121
+"""Points of a density's grid: a point every three pixels on a phone."""
+
+_Values = Float[np.ndarray, " n"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """The figures of the table; NaN where there is none. `std` is that of the samples themselves (divided by n)."""
+
+    count: int
+    invalid: int
+    mean: float
+    std: float
+    share_negative: float
+    quantiles: dict[float, float]
+
+    @property
+    def ratio(self) -> float:
+        """Mean / standard deviation (odn, §4.5): the larger, the tighter the distribution."""
+        return self.mean / self.std if self.std > 0 else math.nan
+
+
+def statistics(margins: Margins) -> Statistics:
+    """The statistics of `margins`; None, a sample without a margin, is left out and counted."""
+    if isinstance(margins, dict):
+        return Statistics(
+            count=margins["count"],
+            invalid=0,
+            mean=float(margins["mean"]),
+            std=float(margins["std"]),
+            share_negative=float(margins["share_negative"]),
+            quantiles={},
+        )
+    values = _values(margins)
+    some = len(values) > 0
+    return Statistics(
+        count=len(margins),
+        invalid=len(margins) - len(values),
+        mean=float(values.mean()) if some else math.nan,
+        std=float(values.std()) if some else math.nan,
+        share_negative=float((values < 0).mean()) if some else math.nan,
+        quantiles={q: float(np.quantile(values, q)) for q in QUANTILES} if some else {},
+    )
+
+
+def density(margins: Margins) -> list[tuple[float, float]]:
+    """(margin, density) along a grid; empty where fewer than two margins differ.
+
+    A Gaussian kernel of bandwidth h = 0.9·min(σ, IQR/1.34)·n^(−1/5) (Silverman 1986, (3.31)), on margins that are first
+    counted in cells of h/8, which makes it as fast for a million samples as for a thousand. The grid leaves out the
+    outermost 0.2 % on either side, where a few samples far away would press the rest into a corner; h is at least the
+    distance of two of its points.
+    """
+    if isinstance(margins, dict):
+        return [(float(x), float(y)) for x, y in zip(margins["grid"], margins["density"], strict=True)]
+    values = _values(margins)
+    if len(values) < 2 or values.min() == values.max():
+        return []
+    low, high = (float(np.quantile(values, q)) for q in (0.002, 0.998))
+    h = max(_bandwidth(values), (high - low) / POINTS)
+    grid = np.linspace(low - 3 * h, high + 3 * h, POINTS)
+    near = values[(values > grid[0] - 4 * h) & (values < grid[-1] + 4 * h)]
+    cells, counts = np.unique(np.floor(near / (h / 8)), return_counts=True)
+    centres = (cells + 0.5) * (h / 8)
+    heights = np.exp(-0.5 * ((grid[:, None] - centres) / h) ** 2) @ counts / (len(values) * h * math.sqrt(2 * math.pi))
+    return [(float(x), float(y)) for x, y in zip(grid, heights, strict=True)]
+
+
+def places(arms: list[Arm]) -> list[str]:
+    """The places at which any arm has margins, in the order in which they are first named."""
+    return list(dict.fromkeys(place for arm in arms for place in arm.get("margins", {})))
+
+
+def _bandwidth(values: _Values) -> float:
+    spread = float(values.std())
+    quartiles = float(np.subtract(*np.quantile(values, (0.75, 0.25)))) / 1.34
+    return 0.9 * (min(spread, quartiles) if quartiles > 0 else spread) * len(values) ** -0.2
+
+
+def _values(margins: Any) -> _Values:
+    return np.array([m for m in margins if m is not None], dtype=np.float64)

@@ -1,0 +1,136 @@
+"""The tables of a page, as text: the one at its top, and one for each chart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from widemargin.report import figures
+from widemargin.report.headline import accuracy_at
+from widemargin.report.names import label_of, norm_name, number, place_name, share
+from widemargin.report.schema import Result
+from widemargin.report.statistics import QUANTILES, places, statistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What a cell says, and whether it is the best of its column."""
+
+    text: str
+    best: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Heads, and rows of a label and cells."""
+
+    heads: list[str]
+    rows: list[tuple[str, list[Cell]]]
+
+
+def overview(result: Result) -> Table:
+    """Accuracy, margins and accuracy under attack, a row per arm; the best of each column is marked."""
+    arms = result["arms"]
+    columns: list[tuple[str, list[float], bool]] = [("accuracy", [_or_nan(arm.get("accuracy")) for arm in arms], True)]
+    for place in places(arms)[:1]:
+        found = [statistics(arm.get("margins", {}).get(place, [])) for arm in arms]
+        columns += [
+            ("mean margin", [s.mean for s in found], True),
+            ("mean/std", [s.ratio for s in found], True),
+            ("negative", [s.share_negative for s in found], False),
+        ]
+    attack = result.get("attack", {})
+    for epsilon in attack.get("shown", []):
+        head = f"{attack.get('name', 'attack')}, ε = {epsilon:g}"
+        columns.append((head, [_or_nan(accuracy_at(arm, epsilon)) for arm in arms], True))
+    columns = [column for column in columns if not all(map(math.isnan, column[1]))]
+    cells = [_column(head, values, most) for head, values, most in columns]
+    rows = [(label_of(arm), [column[i] for column in cells]) for i, arm in enumerate(arms)]
+    return Table(heads=[head for head, _, _ in columns], rows=rows)
+
+
+def notes(result: Result) -> list[str]:
+    """What a reader has to know to read the overview rightly."""
+    arms = result["arms"]
+    told = []
+    for place in places(arms)[:1]:
+        norm = norm_name(result.get("norm", ""))
+        told.append(
+            f"A margin is the linearised{norm and f' {norm}'} distance to the decision boundary "
+            f"{place_name(place)}, negative where the answer is wrong; the mean is over all samples."
+        )
+    samples = min((arm.get("samples", 0) for arm in arms), default=0)
+    known = [a for arm in arms if (a := arm.get("accuracy")) is not None]
+    if samples and known:
+        error = math.sqrt(max(a * (1 - a) for a in known) / samples)
+        told.append(f"The standard error of an accuracy on {samples:,} samples is at most {100 * error:.1f} points.")
+    if len(arms) > 1:
+        told.append("The best of each column is marked; each row is one network, trained once.")
+    return told
+
+
+def of_margins(result: Result, place: str) -> Table:
+    """The statistics and quantiles behind a chart of margins."""
+    heads = ["samples", "without a margin", "mean", "std", "mean/std", "negative"]
+    heads += [f"{100 * q:g} % below" for q in QUANTILES]
+    rows = []
+    for arm in result["arms"]:
+        if place in arm.get("margins", {}):
+            s = statistics(arm["margins"][place])
+            texts = [f"{s.count:,}", f"{s.invalid:,}", number(s.mean), number(s.std), number(s.ratio)]
+            texts += [share(s.share_negative), *(number(s.quantiles.get(q)) for q in QUANTILES)]
+            rows.append((label_of(arm), [Cell(text=text) for text in texts]))
+    return Table(heads=heads, rows=rows)
+
+
+def of_attack(result: Result) -> Table:
+    """Accuracy at each ε."""
+    epsilons = sorted({point["epsilon"] for arm in result["arms"] for point in arm.get("curve", [])})
+    rows = [
+        (label_of(arm), [Cell(text=share(accuracy_at(arm, epsilon))) for epsilon in epsilons])
+        for arm in result["arms"]
+        if arm.get("curve")
+    ]
+    return Table(heads=[f"ε = {epsilon:g}" for epsilon in epsilons], rows=rows)
+
+
+def of_sizes(result: Result) -> Table:
+    """Accuracy at each number of training samples."""
+    sizes = sorted({point["samples"] for arm in result["arms"] for point in arm.get("sizes", [])})
+    rows = []
+    for arm in result["arms"]:
+        at = {point["samples"]: point["accuracy"] for point in arm.get("sizes", [])}
+        if at:
+            rows.append((label_of(arm), [Cell(text=share(at.get(size))) for size in sizes]))
+    return Table(heads=[f"{size:,} samples" for size in sizes], rows=rows)
+
+
+def of_training(result: Result, quantity: figures.Quantity, place: str) -> Table:
+    """The quantity at about ten of the epochs, a row per arm and kind of samples."""
+    values = {
+        (row["arm"], row["samples"], row["epoch"]): row["value"]
+        for row in figures.training_rows(result, quantity, place)
+    }
+    epochs = sorted({epoch for _, _, epoch in values})
+    shown = [epochs[round(i * (len(epochs) - 1) / 9)] for i in range(10)] if len(epochs) > 10 else epochs
+    written = share if quantity == "accuracy" else number
+    rows = [
+        (f"{arm}, {samples}", [Cell(text=written(values.get((arm, samples, epoch)))) for epoch in shown])
+        for arm, samples in dict.fromkeys((arm, samples) for arm, samples, _ in values)
+    ]
+    return Table(heads=[f"epoch {epoch:g}" for epoch in shown], rows=rows)
+
+
+def _column(head: str, values: list[float], most: bool) -> list[Cell]:
+    written = number if head in ("mean margin", "mean/std") else share
+    texts = [written(value) for value in values]
+    known = [value for value in values if not math.isnan(value)]
+    top = (max if most else min)(known)
+    # Equal as shown is equal: no medal for a digit that nobody sees.
+    best = {text for text, value in zip(texts, values, strict=True) if value == top}
+    marked = len(values) > 1 and len(set(texts)) > 1
+    return [Cell(text=text, best=marked and text in best) for text in texts]
+
+
+def _or_nan(value: float | int | None) -> float:
+    return math.nan if value is None else float(value)

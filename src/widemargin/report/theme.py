@@ -1,0 +1,75 @@
+"""Colours and type of the charts, in the light and in the dark, as a configuration of Vega-Lite.
+
+The hues are those of Okabe and Ito. Their lightness is chosen for the page: the contrast with it is at least 3 : 1, and
+the first six differ clearly for people with either of the common colour deficiencies too (the tests compute both).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+Mode = Literal["light", "dark"]
+
+PALETTE: dict[Mode, tuple[str, ...]] = {
+    "light": ("#0759b6", "#be4829", "#008b68", "#953275", "#c2870d", "#2394be", "#5d6470", "#7b4b2a"),
+    "dark": ("#4d93ec", "#d57b43", "#6ee7ab", "#ca639b", "#fac93b", "#89d4fe", "#a7adba", "#cf9f78"),
+}
+"""One colour per arm, in the order of the arms; the ninth arm has the first colour again."""
+
+PAGE: dict[Mode, dict[str, str]] = {
+    "light": {"surface": "#ffffff", "ink": "#1b1d22", "soft": "#5c6270", "line": "#e3e5ea", "wrong": "#be4829"},
+    "dark": {"surface": "#1a1c22", "ink": "#eceef3", "soft": "#a3a9b8", "line": "#33363f", "wrong": "#d57b43"},
+}
+"""The page behind a chart, its text, its quieter text, its lines, and the side of the misclassified."""
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+"""One shape per arm beside its colour, for those who do not see colours, and for print."""
+
+
+def config(mode: Mode, *, legend: bool) -> dict[str, Any]:
+    """The `config` of a chart; a page has its own legend for all charts, an exported chart needs one inside."""
+    page = PAGE[mode]
+    return {
+        "background": "transparent" if not legend else page["surface"],
+        "font": FONT,
+        "view": {"stroke": None},
+        "range": {"category": list(PALETTE[mode])},
+        "axis": {
+            "domain": False,
+            "ticks": False,
+            "grid": True,
+            "gridColor": page["line"],
+            "labelColor": page["soft"],
+            "labelFontSize": 12,
+            "labelPadding": 8,
+            "labelOverlap": "greedy",
+            "labelSeparation": 6,
+            "titleColor": page["soft"],
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "titlePadding": 10,
+        },
+        "axisX": {"grid": False, "domain": True, "domainColor": page["line"]},
+        "axisY": {"titleAnchor": "end", "titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -12},
+        "legend": {
+            "disable": not legend,
+            "orient": "top",
+            "labelColor": page["ink"],
+            "labelFontSize": 12,
+            "labelLimit": 220,
+            "columns": 3,
+            "columnPadding": 18,
+            "symbolStrokeWidth": 2.5,
+            "offset": 34,
+            "symbolOpacity": 1,
+            "symbolType": "circle",
+        },
+        "title": {"color": page["ink"], "fontSize": 15, "fontWeight": 600, "anchor": "start", "offset": 12},
+        "line": {"strokeWidth": 2.25, "strokeCap": "round"},
+        "style": {
+            "boundary": {"color": page["soft"], "strokeWidth": 1, "opacity": 0.9},
+            "aside": {"color": page["soft"], "fontSize": 11},
+            "wrong": {"color": page["wrong"], "opacity": 0.05},
+        },
+    }
