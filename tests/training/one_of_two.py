@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from training.cases import CASES, arguments
 
 import widemargin as wm
+from training.cases import CASES, arguments
 from widemargin.files import write_json
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from training.cases import CASES, arguments, network, samples
 
 import widemargin as wm
+from training.cases import CASES, arguments, network, samples
 from widemargin import losses
 
 HERE = Path(__file__).parent
@@ -50,7 +50,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for rank in range(2)
     ]
     try:
-        said = [process.communicate(timeout=120)[0] for process in processes]
+        said = [process.communicate(timeout=300)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -60,6 +60,10 @@ class _Run:
         )
         self.fabric, self.task, self.model, self.at = fabric, task, model, Position()
         self.source = source(task.data, batch_size=task.batch_size, seed=task.seed, place=self.place)
+        if getattr(task.loss, "needs_index", False) and not self.source.knows_positions:
+            raise ValueError(
+                "loss needs the positions of the samples, which a DataLoader does not tell: pass its Dataset"
+            )
         self.optimizer = task.optimizer([p for p in model.parameters() if p.requires_grad])
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.gauge = Gauge(loss=task.loss, at=task.at, p=task.p, place=self.place, batch_size=task.batch_size)
@@ -155,6 +159,7 @@ class _Run:
 
     def _measure(self) -> None:
         at = self.at
+        seed_all(self.place.device, self.task.seed, "measure", at.step)  # a data set may have random transforms
         for split, part in self.parts.items():
             row: Row = {"epoch": at.epoch, "step": at.step, "split": split}
             if split == "train" and at.seen:

@@ -18,10 +18,10 @@ MakesOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], torch.optim.Optim
 class Sgd:
     """Stochastic gradient descent, w ← w − lr·v with v ← momentum·v + ∇ (sokolic §V: momentum 0.9)."""
 
-    lr: float
-    momentum: float = 0.0
+    lr: float | int
+    momentum: float | int = 0.0
     nesterov: bool = False
-    weight_decay: float = 0.0
+    weight_decay: float | int = 0.0
 
     def __post_init__(self) -> None:
         _check(self, "lr", "momentum", "weight_decay")
@@ -43,10 +43,10 @@ class Sgd:
 class Adam:
     """Adam (Kingma & Ba 2015); with a weight decay, the decoupled one of AdamW."""
 
-    lr: float = 1e-3
+    lr: float | int = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+    eps: float | int = 1e-8
+    weight_decay: float | int = 0.0
 
     def __post_init__(self) -> None:
         _check(self, "lr", "eps", "weight_decay")
@@ -60,11 +60,11 @@ class Adam:
 class RmsProp:
     """RMSProp (elsayed §4.2: without momentum for the margin models of MNIST)."""
 
-    lr: float = 1e-2
-    alpha: float = 0.99
-    momentum: float = 0.0
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+    lr: float | int = 1e-2
+    alpha: float | int = 0.99
+    momentum: float | int = 0.0
+    eps: float | int = 1e-8
+    weight_decay: float | int = 0.0
 
     def __post_init__(self) -> None:
         _check(self, "lr", "alpha", "momentum", "eps", "weight_decay")

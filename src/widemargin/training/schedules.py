@@ -32,8 +32,8 @@ class Steps:
     `Steps(at=(34, 67), factors=(0.1, 0.05))`.
     """
 
-    at: tuple[float, ...]
-    factors: tuple[float, ...]
+    at: tuple[float | int, ...]
+    factors: tuple[float | int, ...]
 
     def __post_init__(self) -> None:
         if len(self.at) != len(self.factors) or not self.at:
@@ -46,15 +46,15 @@ class Steps:
     def __call__(self, epoch: float, epochs: int) -> float:  # noqa: ARG002
         """The factor of the last step that was passed."""
         passed = sum(epoch >= start for start in self.at)
-        return self.factors[passed - 1] if passed else 1.0
+        return float(self.factors[passed - 1]) if passed else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exponential:
     """factor^⌊epoch/every⌋ (elsayed B.1: 0.9 every 2000 steps; farhang A.1: 0.999 every full-batch step)."""
 
-    factor: float
-    every: float = 1.0
+    factor: float | int
+    every: float | int = 1.0
 
     def __post_init__(self) -> None:
         _check_factor("factor", self.factor, self.factor)
@@ -75,6 +75,6 @@ class Cosine:
         return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
 
 
-def _check_factor(name: str, factor: float, given: object) -> None:
+def _check_factor(name: str, factor: float | int, given: object) -> None:
     if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 <= factor < math.inf:
         raise ValueError(f"{name} is {given!r}, expected numbers >= 0")

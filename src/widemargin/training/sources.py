@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import abc
 import itertools
+import operator
 from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
 from widemargin.data import Batches, Samples, batches
 from widemargin.data.seeds import generator
@@ -57,6 +58,9 @@ class Source(abc.ABC):
 
     steps: int | None
     """Batches in an epoch; None where a stream does not know."""
+
+    knows_positions: bool = True
+    """Whether batches say where in the training set their samples stand."""
 
     @abc.abstractmethod
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
@@ -104,12 +108,12 @@ class _Indexed(Source):
         self.steps = -(-self.count // batch_size)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
-        joints = _order(self.count, number, self.seed).split(self.batch_size)[start:]
-        shares = [self.place.share(joint) for joint in joints]
-        loader = iter(Batches(DataLoader(self.dataset, batch_sampler=[share.tolist() for share in shares])))
-        for step, (joint, index) in enumerate(zip(joints, shares), start):
+        joints = _order(self.count, number, self.seed).split(self.batch_size)
+        for step, joint in enumerate(joints[start:], start):
+            index = self.place.share(joint)
             seed_all(self.place.device, self.seed, "data", number, step, self.place.rank)  # of random transforms
-            x, y = self.place.move(*next(loader))
+            ((x, y),) = Batches([default_collate([self.dataset[i] for i in index.tolist()])])
+            x, y = self.place.move(x, y)
             yield Batch(x=x, y=y, index=index.to(self.place.device), joint=len(joint))
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
@@ -118,9 +122,12 @@ class _Indexed(Source):
 
 
 class _Loader(Source):
+    knows_positions = False
+
     def __init__(self, loader: DataLoader[Any], seed: int, place: Place) -> None:
         self.loader, self.seed, self.place = loader, seed, place
-        self.steps = None if isinstance(loader.dataset, IterableDataset) else len(loader)
+        # A stream, or a sampler without a length, does not know; a length of 0 is no news either.
+        self.steps = None if isinstance(loader.dataset, IterableDataset) else operator.length_hint(loader) or None
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         # Every process reads every batch and keeps its share: the order is the loader's, so it can't be split before.

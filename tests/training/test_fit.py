@@ -1,0 +1,280 @@
+"""`fit` against a loop of ten lines, and what it promises beside: the same every time, nothing left behind."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+import widemargin as wm
+from training.cases import arguments, network, samples
+from widemargin import losses, regularizers
+from widemargin.data import Data, Samples
+from widemargin.data.seeds import generator
+from widemargin.training import Adam, Exponential, Sgd, Steps
+
+CPU: dict[str, Any] = {"accelerator": "cpu", "epochs": 2, "batch_size": 20}
+
+
+def weights(model: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def plain_loop(optimizer: torch.optim.Optimizer, objective: Callable[[Tensor], Tensor], schedule: Any = None) -> None:
+    """Two epochs of 47 samples, in batches of 20, 20 and 7, in the order of seed 0."""
+    rate = optimizer.param_groups[0]["lr"]
+    for epoch in range(2):
+        order = torch.randperm(47, generator=generator(f"order of epoch {epoch}", 0))
+        for step, index in enumerate(order.split(20)):
+            if schedule is not None:
+                optimizer.param_groups[0]["lr"] = rate * schedule(epoch + step / 3, 2)
+            optimizer.zero_grad()
+            objective(index).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("schedule", [None, Steps(at=(1.0,), factors=(0.1,)), Exponential(factor=0.5, every=1 / 3)])
+def test_cross_entropy_is_a_plain_loop(schedule: Any) -> None:
+    data, model = samples(), network()
+    plain_loop(
+        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        lambda index: F.cross_entropy(model(data.x[index]), data.y[index]),
+        schedule,
+    )
+    settings = {} if schedule is None else {"schedule": schedule}
+    result = wm.fit(network(), data, loss=losses.CrossEntropy(), optimizer=Sgd(lr=0.1, momentum=0.9), **settings, **CPU)
+    torch.testing.assert_close(weights(result.model), weights(model), rtol=0, atol=1e-12)
+
+
+def test_regularizers_of_samples_are_averaged_and_those_of_weights_added() -> None:
+    data, model = samples(), network()
+    jacobian, decay = regularizers.Jacobian(weight=0.3, form="sum"), regularizers.WeightDecay(weight=0.01)
+    plain_loop(
+        torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0),
+        lambda index: (
+            F.cross_entropy(model(data.x[index]), data.y[index])
+            + jacobian(model, data.x[index], data.y[index]).mean()
+            + decay(model)
+        ),
+    )
+    result = wm.fit(
+        network(), data, loss=losses.CrossEntropy(), regularizers=(jacobian, decay), optimizer=Adam(lr=0.01), **CPU
+    )
+    torch.testing.assert_close(weights(result.model), weights(model), rtol=0, atol=1e-12)
+
+
+def test_the_alpha_of_a_sample_travels_with_it() -> None:
+    data, model = samples(), network()
+    alpha = torch.linspace(0.5, 3, 47, dtype=torch.float64)
+    plain_loop(
+        torch.optim.SGD(model.parameters(), lr=0.02),
+        lambda index: (
+            (model(data.x[index]) - alpha[index, None] * F.one_hot(data.y[index], 3)).square().sum(dim=1).mean()
+        ),
+    )
+    result = wm.fit(
+        network(), data, loss=losses.Target(alpha=tuple(alpha.tolist())), optimizer=Sgd(lr=0.02), validation=data, **CPU
+    )
+    torch.testing.assert_close(weights(result.model), weights(model), rtol=0, atol=1e-12)
+    assert "loss" in result.history.last("train")
+    assert "loss" not in result.history.last("validation")  # which has no α
+
+
+@pytest.mark.parametrize("name", ["large margin", "Jacobian", "loader"])
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(name: str) -> None:
+    first, again = wm.fit(**arguments(name)), wm.fit(**arguments(name))
+    assert torch.equal(weights(first.model), weights(again.model))
+    assert first.history == again.history
+    other = wm.fit(**(arguments(name) | {"seed": 4}))
+    assert not torch.equal(weights(first.model), weights(other.model))
+
+
+def test_dropout_and_random_regularizers_follow_the_seed_and_nothing_else() -> None:
+    def trained(**settings: Any) -> Tensor:
+        torch.manual_seed(random.randrange(2**30))
+        regularizer = regularizers.Jacobian(weight=0.1)
+        settings = {"measure_every": None, **settings}
+        loss = losses.CrossEntropy()
+        return weights(
+            wm.fit(network(dropout=0.5), samples(), loss=loss, regularizers=(regularizer,), **settings).model
+        )
+
+    assert torch.equal(trained(**CPU), trained(**CPU))
+    assert torch.equal(trained(**CPU), trained(**CPU, measure_every=1))  # measuring draws nothing from the training
+    assert not torch.equal(trained(**CPU), trained(**CPU, seed=1))
+
+
+class Unstacked(Dataset[tuple[Tensor, Tensor]]):
+    def __init__(self, of: Samples) -> None:
+        self.of = of
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        return self.of[i]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda s: (s.x, s.y),
+        lambda s: TensorDataset(s.x, s.y),
+        lambda s: Data("own", train=s, test=samples(9), classes=("a", "b", "c"), bounds=None),
+        Unstacked,
+    ],
+)
+@pytest.mark.parametrize("name", ["cross-entropy", "alpha of each sample"])
+def test_every_form_of_the_data_gives_the_same_weights(form: Callable[[Samples], Any], name: str) -> None:
+    expected = wm.fit(**arguments(name))
+    result = wm.fit(**(arguments(name) | {"data": form(samples())}))
+    assert torch.equal(weights(result.model), weights(expected.model))
+    assert result.history == expected.history
+
+
+def test_a_loader_keeps_its_own_order() -> None:
+    data, model = samples(), network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for x, y in zip(data.x.split(20), data.y.split(20)):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    loader = DataLoader(data, batch_size=20)
+    result = wm.fit(network(), loader, loss=losses.CrossEntropy(), optimizer=Sgd(lr=0.1), **CPU)
+    torch.testing.assert_close(weights(result.model), weights(model), rtol=0, atol=1e-12)
+
+
+def test_a_name_will_do() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    result = wm.fit(
+        model,
+        "digits",
+        loss=losses.CrossEntropy(),
+        optimizer=Adam(lr=0.02),
+        epochs=3,
+        validation="digits",
+        measure_every=3,
+    )
+    assert float(result.history.last("validation")["accuracy"]) > 0.5
+
+
+def test_the_networks_modes_and_the_global_generators_are_left_as_they_were(untyped: None) -> None:
+    model = network(dropout=0.5)
+    model[2].eval()
+    modes = [module.training for module in model.modules()]
+    torch.manual_seed(7)
+    random.seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    wm.fit(model, samples(), loss=losses.CrossEntropy(), **CPU)
+    assert [module.training for module in model.modules()] == modes
+    drawn = torch.rand(3).tolist(), random.random(), np.random.rand()  # noqa: NPY002
+    torch.manual_seed(7)
+    random.seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    assert drawn == (torch.rand(3).tolist(), random.random(), np.random.rand())  # noqa: NPY002
+
+
+def test_it_trains_in_training_mode_and_in_place() -> None:
+    @dataclass(frozen=True)
+    class Watching:
+        def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+            assert model is mine
+            seen.append(model.training)
+            return F.cross_entropy(model(x), y, reduction="none")
+
+    seen: list[bool] = []
+    mine = network().eval()
+    result = wm.fit(mine, samples(), loss=Watching(), measure_every=None, **CPU)
+    assert result.model is mine
+    assert seen == [True] * 6
+    assert len(result.history) == 0
+
+
+def test_float32_data_train_a_float64_network_and_back() -> None:
+    expected = wm.fit(network(dtype=torch.float32), samples(dtype=torch.float32), loss=losses.CrossEntropy(), **CPU)
+    mixed = wm.fit(network(dtype=torch.float32), samples(dtype=torch.float64), loss=losses.CrossEntropy(), **CPU)
+    assert torch.equal(weights(expected.model), weights(mixed.model))
+
+
+@pytest.mark.parametrize("loss", [losses.CrossEntropy(), losses.large_margin(gamma=2.0)])
+def test_bf16_trains_weights_of_float32(loss: Any) -> None:
+    data = samples(100, dtype=torch.float32)
+    settings = {**CPU, "epochs": 4, "optimizer": Adam(lr=0.03)}
+    result = wm.fit(network(dtype=torch.float32), data, loss=loss, precision="bf16-mixed", **settings)
+    full = wm.fit(network(dtype=torch.float32), data, loss=loss, **settings)
+    assert weights(result.model).dtype == torch.float32
+    assert not torch.equal(weights(result.model), weights(full.model))
+    assert result.history.last()["accuracy"] == pytest.approx(full.history.last()["accuracy"], abs=0.05)
+
+
+def test_a_bar_on_a_terminal_and_silence_elsewhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wm.fit(network(), samples(), loss=losses.CrossEntropy(), precision="bf16-mixed", **CPU)
+    assert capsys.readouterr() == ("", "")
+    terminal = io.StringIO()
+    monkeypatch.setattr("sys.stderr", terminal)
+    wm.fit(network(), samples(), loss=losses.CrossEntropy(), progress=True, **CPU)
+    assert "Training" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"epochs": 0}, "epochs is 0, expected an integer >= 1"),
+        ({"batch_size": 2.5}, "batch_size is 2.5, expected an integer >= 1"),
+        ({"measure_every": 0}, "measure_every is 0, expected an integer >= 1"),
+        ({"checkpoint_every": 0}, "checkpoint_every is 0, expected an integer >= 1"),
+        ({"seed": 0.5}, "seed is 0.5, expected an integer"),
+        ({"model": "mlp"}, "model is a str, expected an nn.Module"),
+        ({"model": nn.Flatten()}, "model has no parameter that requires a gradient"),
+        ({"loss": None}, "loss is None, expected a value that can be called"),
+        ({"optimizer": Adam}, "optimizer is <class .*Adam'>, expected a value that can be called"),
+        ({"at": ("inptu",)}, "at has 'inptu', which is no module of Sequential: did you mean 'input'?"),
+        ({"p": 0.5}, "p is 0.5, expected a real number in"),
+        ({"precision": "16-mixed"}, "precision is '16-mixed', expected None .* or 'bf16-mixed'"),
+        ({"strategy": "fsdp"}, "strategy is 'fsdp', expected one of 'auto', 'ddp'"),
+        ({"data": 3}, "data is a int, expected the name of a data set"),
+    ],
+)
+def test_bad_arguments_get_a_sentence(change: dict[str, Any], sentence: str, untyped: None) -> None:
+    given: dict[str, Any] = {"model": network(), "data": samples(), "loss": losses.CrossEntropy(), **CPU, **change}
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        wm.fit(**given)
+
+
+def test_a_loss_must_give_one_number_per_sample() -> None:
+    with pytest.raises(ValueError, match=r"loss, .*mean_loss, returned the shape \[\] for 20 samples, expected one"):
+        wm.fit(network(), samples(), loss=mean_loss, measure_every=None, **CPU)
+    with pytest.raises(ValueError, match=r"a regularizer, .*two_numbers, returned the shape \[2\] for 20 samples"):
+        wm.fit(network(), samples(), loss=losses.CrossEntropy(), regularizers=(two_numbers,), **CPU)
+
+
+def mean_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+def two_numbers(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return weights(model)[:2]
+
+
+def test_labels_out_of_range_are_not_taken_for_a_broken_network() -> None:
+    data = Samples(samples().x, samples().y + 1)
+    with pytest.raises(ValueError, match=r"labels has 3 at index \d+, but scores have 3 classes"):
+        wm.fit(network(), data, loss=losses.CrossEntropy(), measure_every=None, **CPU)
+
+
+def test_a_loader_does_not_tell_positions() -> None:
+    loss = losses.Target(alpha=(1.0,) * 47)
+    with pytest.raises(ValueError, match="loss needs the positions of the samples, which a DataLoader does not tell"):
+        wm.fit(network(), DataLoader(samples(), batch_size=20), loss=loss, **CPU)

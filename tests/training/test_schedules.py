@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from widemargin.training import Constant, Cosine, Exponential, Steps
+
+
+def test_constant() -> None:
+    assert Constant()(3.5, 10) == 1.0
+
+
+def test_steps_are_sokolics() -> None:
+    schedule = Steps(at=(34, 67), factors=(0.1, 0.05))
+    assert [schedule(epoch, 100) for epoch in (0.0, 33.9, 34.0, 66.9, 67.0, 99.0)] == [1.0, 1.0, 0.1, 0.1, 0.05, 0.05]
+
+
+def test_exponential_holds_between_its_steps() -> None:
+    schedule = Exponential(factor=0.5, every=2.0)
+    assert [schedule(epoch, 10) for epoch in (0.0, 1.9, 2.0, 5.9, 6.0)] == [1.0, 1.0, 0.5, 0.25, 0.125]
+
+
+def test_exponential_counts_every_step_of_an_epoch() -> None:
+    """Positions such as 2/3 are not exact in floating point: none may be lost or counted twice."""
+    steps = 469
+    schedule = Exponential(factor=0.5, every=1 / steps)
+    factors = [schedule(epoch + step / steps, 9) for epoch in range(3) for step in range(steps)]
+    assert factors == [0.5**k for k in range(3 * steps)]
+
+
+def test_cosine_ends_at_zero_by_half_a_period() -> None:
+    assert Cosine()(0.0, 4) == 1.0
+    assert Cosine()(2.0, 4) == pytest.approx(0.5)
+    assert Cosine()(4.0, 4) == pytest.approx(0.0)
+    assert Cosine()(1.0, 4) == pytest.approx((1 + math.sqrt(0.5)) / 2)
+
+
+def test_bad_values_get_a_sentence() -> None:
+    with pytest.raises(ValueError, match="at has 2 entries and factors 1, expected as many"):
+        Steps(at=(1, 2), factors=(0.1,))
+    with pytest.raises(ValueError, match=r"at is \(2, 1\), expected growing epochs"):
+        Steps(at=(2, 1), factors=(0.1, 0.1))
+    with pytest.raises(ValueError, match=r"factors is \(-1.0,\), expected numbers >= 0"):
+        Steps(at=(1,), factors=(-1.0,))
+    with pytest.raises(ValueError, match="factor is nan, expected numbers >= 0"):
+        Exponential(factor=math.nan)
+    with pytest.raises(ValueError, match="every is 0, expected a number of epochs > 0"):
+        Exponential(factor=0.9, every=0)
