@@ -38,7 +38,6 @@ lint: .venv/.has-$(LINT)  ## style, format and types
 	$(BIN)/mypy
 
 bench: .venv/.has-$(BENCH)  ## ratios of run times, measured in one run
-	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/measure.py
 
 docs: .venv/.has-$(DOCS)  ## the documentation as a site/ to open in a browser; a broken link is an error
