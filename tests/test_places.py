@@ -362,6 +362,10 @@ def test_compile(way: str) -> None:
     assert distances(compiled, ("2.0",), second_order=True)["2.0"].isfinite().all()
     compiled(X)
     assert backend.runs == runs + 1  # compiled again afterwards
+    for at in (("input",), ("input", "2.0")):
+        measured = margins.measure(compiled, (X, Y), at=at).margins
+        for place, values in measured.items():
+            torch.testing.assert_close(values, expected[place].detach(), rtol=1e-12, atol=0)
     if way == "torch.compile":
         with pytest.raises(RuntimeError, match="second_order=True needs a gradient of a gradient, which"):
             distances(compiled, second_order=True)

@@ -204,16 +204,24 @@ class Mixing(nn.Module):
             h = h - h.mean(dim=0, keepdim=True)
         elif self.how == "causal":
             h = h.cumsum(dim=0)
+        elif self.how == "anticausal":
+            h = h.flip(0).cumsum(dim=0).flip(0)
         elif self.how == "pairs":
-            h = h.view(-1, 2, 5).flip(1).reshape(-1, 5) + h if len(h) % 2 == 0 else h
+            pairs = h[: len(h) // 2 * 2].view(-1, 2, 5)
+            h = torch.cat([pairs.flip(1).reshape(-1, 5), h[len(h) // 2 * 2 :]]) + h
         elif self.how == "rolled":
             h = h.roll(1, dims=0)
         scores: Tensor = self.last(h)
         return scores.softmax(dim=1) if self.how == "probabilities" else scores
 
 
-@pytest.mark.parametrize("how", ["centred", "probabilities", "causal", "pairs", "rolled"])
-@pytest.mark.parametrize("samples", [2, 8])
+@pytest.mark.parametrize(
+    ("how", "samples"),
+    [
+        *((how, samples) for how in ("centred", "probabilities", "causal", "pairs", "rolled") for samples in (2, 3, 8)),
+        ("anticausal", 8),
+    ],
+)
 def test_a_layer_that_mixes_samples_is_refused(how: str, samples: int) -> None:
     torch.manual_seed(0)
     network, x, y = Mixing(how), torch.randn(samples, 4), torch.arange(samples) % 3
