@@ -166,6 +166,7 @@ def fitted(folder: Path, **change: Any) -> wm.training.Fit:
         ({"data": samples(seed=9)}, "data .*, but data is Samples"),
         ({"model": nn.Linear(6, 3).double()}, "model Sequential .*, but model is Linear"),
         ({"regularizers": (regularizers.WeightDecay(weight=1e-3),)}, r"regularizers \(\), but regularizers is"),
+        ({"model": nn.Sequential(*network()[:3], nn.Linear(8, 3).double())}, "initial weights .*, or seed the network"),
         ({"validation": samples(4)}, "validation None, but validation is Samples"),
     ],
 )
@@ -174,7 +175,7 @@ def test_a_checkpoint_of_other_settings_is_one_sentence(change: dict[str, Any], 
     model = change.get("model", network())
     before = weights(model).clone()
     named = named.replace("Sgd(", r"Sgd\(")
-    with pytest.raises(ValueError, match=f"holds a training with {named}.*name another folder, or remove this one"):
+    with pytest.raises(ValueError, match=f"holds a training with {named}.*or remove this one"):
         fitted(tmp_path, **(change | {"model": model}))
     assert torch.equal(weights(model), before)
 

@@ -122,7 +122,7 @@ def measure(
     with about("--p"):
         norms.check_p(p)
     settings = parse_settings(set_ or [])
-    against = _classes(classes)
+    against = parse_classes(classes)
     if importlib.util.find_spec("pyarrow") is None:  # known before the work, not after it
         raise ImportError("writing margins.parquet needs pyarrow: pip install 'widemargin[files]'")
     if folder.exists() and not folder.is_dir():
@@ -134,14 +134,14 @@ def measure(
     with about("--data"):
         found = load(data, root=data_root or SESSION.get().data_root)
     part = found.train if split is Split.train else found.test
-    _check_fits(network, part, model, data)
+    check_fits(network, part, model, data)
     with about("--out"):
         folder.mkdir(parents=True, exist_ok=True)
     if weights is None:
         own = f"the network has the weights that {model} gave it"
         notice(f"no --weights, so {own if ':' in model else 'the network is untrained, its weights random'}")
 
-    result = _measured(network, part, at=at or None, p=p, classes=against, read_as=read_as.value, batch_size=batch_size)
+    result = measured(network, part, at=at or None, p=p, classes=against, read_as=read_as.value, batch_size=batch_size)
     origin: dict[str, Any] = {
         "model": model,
         "set": [printable(pair) for pair in set_ or []],
@@ -169,7 +169,8 @@ def measure(
         console.print(text(f"wrote {path}"), soft_wrap=True)
 
 
-def _measured(network: nn.Module, part: Any, *, batch_size: int, **options: Any) -> Measurement:
+def measured(network: nn.Module, part: Any, *, batch_size: int, **options: Any) -> Measurement:
+    """`margins.measure`, with a sentence where the memory does not suffice."""
     import torch
 
     from widemargin import margins
@@ -182,7 +183,8 @@ def _measured(network: nn.Module, part: Any, *, batch_size: int, **options: Any)
         ) from error
 
 
-def _classes(value: str) -> int | Literal["all"]:
+def parse_classes(value: str) -> int | Literal["all"]:
+    """The argument of `--classes`."""
     if value == "all":
         return "all"
     if not value.isascii() or not value.isdigit() or int(value) < 1:
@@ -190,7 +192,7 @@ def _classes(value: str) -> int | Literal["all"]:
     return int(value)
 
 
-def _check_fits(network: nn.Module, part: Any, model: str, data: str) -> None:
+def check_fits(network: nn.Module, part: Any, model: str, data: str) -> None:
     """Run one sample, so that a network for other inputs is told in a sentence and not by the inside of a layer."""
     import torch
 

@@ -49,9 +49,10 @@ def load(folder: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
         raise ValueError(f"checkpoint is {str(path)!r}, a safetensors file that is no checkpoint of a training")
     there: dict[str, str] = json.loads(metadata["settings"])
     if (key := first_difference(there, settings)) is not None:
+        seeded = ", or seed the network before it is built" if key == "initial weights" else ""
         raise ValueError(
             f"checkpoint is {str(folder)!r}, which holds a training with {key} {there.get(key)}, but {key} is "
-            f"{settings.get(key)}: name another folder, or remove this one"
+            f"{settings.get(key)}: name another folder{seeded}, or remove this one"
         )
     state: dict[str, Any] = _with_tensors(json.loads(metadata["state"]), tensors)
     return state

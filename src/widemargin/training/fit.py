@@ -79,8 +79,8 @@ def fit(
         p: the norm of that distance; by default that of the loss, else 2.
         measure_every: epochs between two rows of the history, beside those of the start and the end; None: no rows.
         measure_on: at most so many training samples are measured, always the same; validation data are all measured.
-        checkpoint: a folder. A training with the same settings that was begun there is continued, bit for bit; a
-            finished one is returned as it ended; one with other settings is an error.
+        checkpoint: a folder. A training with the same settings and initial weights that was begun there is continued,
+            bit for bit; a finished one is returned as it ended; any other one is an error.
         checkpoint_every: steps between two checkpoints; there is one at the end too.
         watch: when to stop a training that can't come to anything, see `Watch`; None: never.
         accelerator: Fabric's: "auto", "cpu", "cuda", "mps".
@@ -108,8 +108,9 @@ def fit(
     for name, function in {"loss": loss, "optimizer": optimizer, "schedule": schedule}.items():
         if not callable(function) or isinstance(function, type):
             raise TypeError(f"{name} is {function!r}, expected a value that can be called, such as Adam(lr=1e-3)")
-    wanted = getattr(loss, "at", None) if at is None else at
-    norm = getattr(loss, "p", 2.0) if p is None else p
+    of_margins = hasattr(loss, "at") and hasattr(loss, "p")  # an attack's loss has a p of its own
+    wanted = loss.at if at is None and of_margins else at
+    norm = (loss.p if of_margins else 2.0) if p is None else p
     norms.check_p(norm)
     task = Task(
         model=model,

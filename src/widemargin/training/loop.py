@@ -183,6 +183,7 @@ class _Run:
         apart = {"checkpoint", "checkpoint_every", "tensorboard", "progress"}  # where and how often, not what
         names = [f.name for f in dataclasses.fields(self.task) if f.name not in apart]
         words = {name: describe(getattr(self.task, name)) for name in names}
+        words["initial weights"] = describe(tuple(self.model.state_dict().values()))
         return words | {"processes": str(self.place.processes), "device": self.place.device.type}
 
     def _factor(self) -> float:
