@@ -9,7 +9,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 DEMO := demo,report,train,files
 TEST := test
 LINT := test,lint
-BENCH := demo,files
+BENCH := demo,files,report
 DOCS := docs
 
 # Written byte code makes every later import about three times as fast; some machines switch it off.
@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # two pips in one environment undo each other's work
-.PHONY: help setup demo test lint bench docs wheel check-wheel clean
+.PHONY: help setup demo test lint bench stability docs wheel check-wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,6 +39,11 @@ lint: .venv/.has-$(LINT)  ## style, format and types
 
 bench: .venv/.has-$(BENCH)  ## ratios of run times, measured in one run
 	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/stability.py --small
+
+stability: .venv/.has-$(BENCH)  ## the whole stability grid (714 trainings: hours on a CPU; kept and resumed in runs/)
+	$(BIN)/python benchmarks/stability.py --workers 2
+	$(BIN)/python benchmarks/stability_picture.py
 
 docs: .venv/.has-$(DOCS)  ## the documentation as a site/ to open in a browser; a broken link is an error
 	$(BIN)/zensical build --clean --strict
