@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from widemargin import margins, norms, places
 from widemargin.margins.output import differences
 
-EXAMPLES = 2400
+EXAMPLES = 2100
 NETWORK = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 4))
 X = torch.tensor([[0.5, -1.0], [2.0, 0.25], [-0.5, 1.5]])
 

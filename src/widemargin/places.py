@@ -118,10 +118,12 @@ def watch(
     names = check_places(model, places)
     mixing = mixing_modules(model)
     if mixing and statistics is None:
+        module = model.get_submodule(mixing[0])
+        way_out = "call model.eval(), or choose" if module.training else "it keeps no running statistics; choose"
         raise ValueError(
-            f"statistics is None, but {mixing[0]!r} ({type(model.get_submodule(mixing[0])).__name__}) mixes the "
-            "samples of a batch, so per-sample gradients are not defined: call model.eval(), or choose "
-            "statistics='frozen' (per sample, batch statistics held constant) or 'coupled' (as the papers' codes do)"
+            f"statistics is None, but {mixing[0]!r} ({type(module).__name__}) mixes the samples of a batch, so "
+            f"per-sample gradients are not defined: {way_out} statistics='frozen' (per sample, batch statistics held constant) or "
+            "'coupled' (as the papers' codes do)"
         )
     if statistics not in (None, "coupled", "frozen"):
         raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")

@@ -458,6 +458,15 @@ def test_where_the_gradient_is_zero_there_is_no_distance(p: float, second_order:
     assert spread.mean == pytest.approx(result[[0, 2]].mean().item())
 
 
+def test_where_the_gradient_overflows_there_is_no_distance() -> None:
+    """Not 0, which a division by infinity would give."""
+    network = nn.Linear(2, 2, dtype=torch.float64)
+    with torch.no_grad():
+        network.weight.copy_(torch.tensor([[1e308, 1e308], [-1e308, 0.0]], dtype=torch.float64))
+    result = distance(network, torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0]), p=math.inf)["input"]
+    assert not margins.valid(result).any()
+
+
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize(
     ("how", "error", "sentence"),

@@ -40,7 +40,8 @@ def distance(
     where the scores are affine in h. It does not change when the scores are scaled.
 
     There is no ε here. Where the gradient is zero (a dead or constant network) no step of any length reaches the
-    boundary to first order and the distance is NaN on purpose; `valid` tells those samples.
+    boundary to first order and the distance is NaN on purpose; `valid` tells those samples. So it is where the gradient
+    overflows, which in half precision it can.
 
     Args:
         scores: what the network answered inside `places.watch`.
@@ -57,7 +58,7 @@ def distance(
         raise ValueError(f"aggregate is {aggregate!r}, expected one of {', '.join(map(repr, _AGGREGATES))}")
     lines = linearize(scores, labels, at=at, p=p, classes=classes, read_as=read_as, second_order=second_order)
     reduce = _AGGREGATES[aggregate]
-    return {name: reduce(lines.difference / _nan_where_zero(slope)) for name, slope in lines.slopes.items()}
+    return {name: reduce(lines.difference / _nan_without_slope(slope)) for name, slope in lines.slopes.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,5 +103,5 @@ def valid(distances: PerExample) -> Mask:
     return ~torch.isnan(distances)
 
 
-def _nan_where_zero(slope: Tensor) -> Tensor:
-    return torch.where(slope > 0, slope, torch.full_like(slope, torch.nan))
+def _nan_without_slope(slope: Tensor) -> Tensor:
+    return torch.where((slope > 0) & (slope < torch.inf), slope, torch.full_like(slope, torch.nan))
