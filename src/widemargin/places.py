@@ -122,8 +122,8 @@ def watch(
         way_out = "call model.eval(), or choose" if module.training else "it keeps no running statistics; choose"
         raise ValueError(
             f"statistics is None, but {mixing[0]!r} ({type(module).__name__}) mixes the samples of a batch, so "
-            f"per-sample gradients are not defined: {way_out} statistics='frozen' (per sample, batch statistics held constant) or "
-            "'coupled' (as the papers' codes do)"
+            f"per-sample gradients are not defined: {way_out} statistics='frozen' (per sample, batch statistics held "
+            "constant) or 'coupled' (as the papers' codes do)"
         )
     if statistics not in (None, "coupled", "frozen"):
         raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")
