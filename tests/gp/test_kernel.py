@@ -133,7 +133,8 @@ def test_pieces_give_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
         taken.append(rows * columns)
         return empty(rows, columns, **settings)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(importlib.import_module("widemargin.gp.kernel"), "PIECE", 21)
+    monkeypatch.setattr(importlib.import_module("widemargin.gp.kernel"), "PIECE_PER_THREAD", 21)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.setattr(torch, "empty", counted)
     pieces = compose_(t.clone(), 4)
     assert taken == [21, 21, 21]  # three pieces of scratch, whatever the size of the matrix

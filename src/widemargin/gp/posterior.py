@@ -107,7 +107,7 @@ def posterior(
     N(γ·C_1, σ^{2L}·C_2), C_1 = Σ̂_xX Σ̂_XX⁻¹ Y, C_2 = Σ̂_xx − Σ̂_xX Σ̂_XX⁻¹ Σ̂_Xx, with `gp.kernel` as Σ̂. Source: farhang
     §6.1. Erratum: the second line there, with hats, drops σ^{2L} from the variance.
 
-    In float64, on the device of the tensors. Of n training and m test points it holds n² numbers, and m·(n + 2m) more
+    In float64, on the device of the tensors. Of n training and m test points it holds n² numbers, and m·(n + m) more
     for the covariance or 1024·n more without.
 
     Args:
@@ -154,7 +154,6 @@ def _c2(v: Float64[Tensor, "m n"], test: Float64[Tensor, "m d0"], depth: int) ->
     kernel_into(c2, test, test, depth)
     c2.diagonal().fill_(1.0)
     c2.addmm_(v, v.T, alpha=-1.0)
-    c2.add_(c2.mT.clone()).mul_(0.5)  # equal to its transpose to the last digit
     c2.diagonal().clamp_min_(0.0)
     return c2
 
