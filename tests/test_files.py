@@ -91,7 +91,9 @@ def test_the_file_appears_in_one_step(tmp_path: Path) -> None:
         assert part.parent == path.parent  # so that the last step is a rename
         assert json.loads(path.read_text()) == "old"
 
-    write_whole(path, write)
+    with path.open() as reader:  # whoever reads meanwhile has all of the old file
+        write_whole(path, write)
+        assert json.load(reader) == "old"
     assert path.read_text() == "new"
 
 
