@@ -33,6 +33,26 @@ def test_a_sample_whose_input_is_not_finite_is_named() -> None:
     assert (e.value.sample, e.value.place) == (31, "input")
 
 
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_sample_that_can_not_be_measured_is_named(split: str) -> None:
+    """The network is measured before the first step, and there the first sign shows."""
+    x = samples().x.clone()
+    x[31, 2] = torch.nan
+    data = {"train": samples(), "validation": samples(), split: Samples(x, samples().y)}
+    part = "" if split == "train" else "validation "
+    with pytest.raises(
+        TrainingStopped, match=rf"at step 0 \(epoch 0\): the loss of {part}sample 31 \(label 1\) is nan"
+    ):
+        run(data=data["train"], validation=data["validation"], measure_every=1, measure_on=40)
+
+
+def test_weights_that_blow_up_in_the_last_step_of_an_epoch_are_told_when_measured() -> None:
+    with pytest.raises(
+        TrainingStopped, match=r"stopped at step 1 \(epoch 1\): .* is nan: the output of '0' is not finite"
+    ):
+        run(model=network(dtype=torch.float32), data=samples(20), optimizer=Sgd(lr=3e38), epochs=2, measure_every=1)
+
+
 def test_a_loader_can_only_tell_the_row() -> None:
     x = samples().x.clone()
     x[31, 2] = torch.inf

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widemargin.data import load
+from widemargin.data import batches, load
+from widemargin.modes import evaluating
 from widemargin.progress import track
 from widemargin.training import checkpoint, parallel
 from widemargin.training.history import Gauge, Row, call
@@ -166,9 +167,25 @@ class _Run:
                 row |= {"objective": at.objective / at.seen, "lr": self.optimizer.param_groups[0]["lr"]}
                 at.objective, at.seen = 0.0, 0
             if part is not None:
-                row |= self.gauge.read(self.model, *part)
+                row |= self._read(split, *part)
             at.rows.append(row)
             self.board.write(row)
+
+    def _read(self, split: str, data: Any, index: Tensor | None) -> dict[str, float]:
+        try:
+            return self.gauge.read(self.model, data, index)
+        except ValueError:  # of scores that are not finite, perhaps: then say which sample has them
+            seen = 0
+            for x, y in batches(data, batch_size=self.task.batch_size) if self.task.watch is not None else ():
+                positions = torch.arange(seen, seen + len(y)) if index is None else index[seen : seen + len(y)]
+                x, y = self.place.move(x, y)
+                with evaluating(self.model):
+                    row = bad_row(self.model, x)
+                if row is not None:
+                    batch = Batch(x=x, y=y, index=positions, joint=len(y))
+                    stop_at_sample(row, torch.nan, batch, self._context(), of="" if split == "train" else f"{split} ")
+                seen += len(y)
+            raise
 
     def _parts(self) -> dict[str, tuple[Any, Tensor | None] | None]:
         """What is measured: the same every time, all of it by every process, since losses may talk to each other."""

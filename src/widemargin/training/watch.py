@@ -89,10 +89,10 @@ class Context:
     when: str
 
 
-def stop_at_sample(row: int, value: float, batch: Batch, context: Context) -> NoReturn:
-    """Raise `TrainingStopped` for the sample in `row` of `batch`, whose loss is `value`."""
+def stop_at_sample(row: int, value: float, batch: Batch, context: Context, *, of: str = "") -> NoReturn:
+    """Raise `TrainingStopped` for the sample in `row` of `batch`, whose loss is `value`; `of` is the part it is of."""
     sample = None if batch.index is None else int(batch.index[row])
-    which = f"sample {sample}" if sample is not None else f"sample {row} of the batch"
+    which = f"{of}sample {sample}" if sample is not None else f"sample {row} of the batch"
     start = f"training stopped at {context.when}: the loss of {which} (label {batch.y[row].item():g}) is {value:g}"
     if not bool(torch.isfinite(batch.x[row]).all()):
         raise TrainingStopped(f"{start}: its input is not finite; look at the data", sample=sample, place="input")
