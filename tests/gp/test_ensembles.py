@@ -72,6 +72,9 @@ def test_expected_accuracy_at_training_points_is_whole() -> None:
     posterior = gp.posterior(x, y, x, 1)
     assert gp.expected_accuracy(posterior, y, 1) == 1.0
     assert gp.expected_accuracy(posterior, -y, 1) == 0.0
+    mean, none = torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
+    certain = gp.Posterior(c1=mean, c2_diagonal=none, c2=None, depth=1, margin=1.0, sigma=1.0)
+    assert gp.expected_accuracy(certain, torch.ones(2), 1) == 0.5  # a mean of 0 is wrong
 
 
 def test_finite_ensemble_by_hand() -> None:

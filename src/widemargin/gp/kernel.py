@@ -10,8 +10,8 @@ from torch import Tensor
 
 from widemargin.gp.arguments import check_count, check_pair, on_sphere
 
-# Numbers of a matrix that are taken through all layers at once. A thread of a CPU gets the fewest that PyTorch gives it,
-# so that a piece and its scratch stay in the cache, which halves the time; a GPU wants larger pieces.
+# Numbers of a matrix that are taken through all layers at once. A thread of a CPU gets the fewest that PyTorch gives
+# one, so that a piece and its scratch stay in the cache, which halves the time; a GPU wants larger pieces.
 PIECE_PER_THREAD = 2**15
 PIECE_GPU = 2**25
 
