@@ -57,8 +57,7 @@ def distance(
     if aggregate not in _AGGREGATES:
         raise ValueError(f"aggregate is {aggregate!r}, expected one of {', '.join(map(repr, _AGGREGATES))}")
     lines = linearize(scores, labels, at=at, p=p, classes=classes, read_as=read_as, second_order=second_order)
-    reduce = _AGGREGATES[aggregate]
-    return {name: reduce(lines.difference / _nan_without_slope(slope)) for name, slope in lines.slopes.items()}
+    return lines.distances(aggregate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +66,11 @@ class Linearization:
 
     difference: PerClass
     slopes: dict[str, PerClass]
+
+    def distances(self, aggregate: Aggregate = "min") -> dict[str, PerExample | PerClass]:
+        """Their quotient at every place, over the classes as `aggregate` says; NaN where there is no slope."""
+        reduce = _AGGREGATES[aggregate]
+        return {name: reduce(self.difference / _nan_without_slope(slope)) for name, slope in self.slopes.items()}
 
 
 def linearize(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin.data import batches
 from widemargin.files import write_json, write_parquet
-from widemargin.margins.distance import distance, valid
+from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.output import Classes, Reading, output
 from widemargin.modes import evaluating
@@ -150,22 +150,20 @@ def measure(
                 _check_samples_do_not_mix(network, x, at)
             with places.watch(network, at) as watched:
                 scores = places.scores_of(network(x))
-            distances = distance(scores, y, at=watched, p=p, classes=classes, read_as=read_as)
+            lines = linearize(scores, y, at=watched, p=p, classes=classes, read_as=read_as)
+            scores = scores.detach()
+            margin = lines.difference.detach()[:, 0] if read_as == "logits" else output(scores, y)
+            distances = {name: d.detach() for name, d in lines.distances().items()}
             parts.append(
-                (
-                    {name: d.detach().cpu() for name, d in distances.items()},
-                    output(scores.detach(), y).cpu(),
-                    y.cpu(),
-                    _predictions(scores.detach(), y).cpu(),
-                )
-            )
+                (distances, margin, y, _predictions(scores, y))
+            )  # left on the device: a copy would wait for it
     if not parts or at is None:
         raise ValueError("data has no samples, expected at least one batch")
     return Measurement(
-        margins={name: torch.cat([part[0][name] for part in parts]) for name in at},
-        output=torch.cat([part[1] for part in parts]),
-        labels=torch.cat([part[2] for part in parts]),
-        predictions=torch.cat([part[3] for part in parts]),
+        margins={name: torch.cat([part[0][name] for part in parts]).cpu() for name in at},
+        output=torch.cat([part[1] for part in parts]).cpu(),
+        labels=torch.cat([part[2] for part in parts]).cpu(),
+        predictions=torch.cat([part[3] for part in parts]).cpu(),
         settings={"at": list(at), "p": float(p), "classes": classes, "read_as": read_as},
     )
 
