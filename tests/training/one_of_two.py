@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sys
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor, nn
 
 import widemargin as wm
 from training.cases import CASES, arguments
+from widemargin import losses
 from widemargin.files import write_json
 
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
+    resumed(folder)
+    normed = wm.fit(**(arguments("cross-entropy") | {"model": with_batch_norm()}), devices=2, strategy="ddp")
+    write(normed, folder, "batch norm")
     history = {}
     for name in CASES:
         result = wm.fit(**arguments(name), devices=2, strategy="ddp", checkpoint=folder / name)
         history[name] = list(result.history.rows)
-        here = torch.distributed.get_rank()
-        save_file(dict(result.model.state_dict()), folder / f"{name}.{here}.safetensors")
-        write_json(folder / f"{here}.json", history)
+        write(result, folder, name)
+        write_json(folder / f"{torch.distributed.get_rank()}.json", history)
+
+
+def resumed(folder: Path) -> None:
+    """A training that stops in its fifth step, and goes on after the fourth."""
+    calls = itertools.count(1)
+
+    def breaks(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        if model.training and next(calls) == 5:
+            raise InterruptedError
+        return losses.large_margin(gamma=2.0)(model, x, y)
+
+    settings = arguments("large margin") | {"loss": breaks, "at": ("input",), "checkpoint_every": 2}
+    for _ in range(2):
+        with contextlib.suppress(InterruptedError):
+            given = settings | {"model": arguments("large margin")["model"], "checkpoint": folder / "resumed"}
+            write(wm.fit(**given, devices=2, strategy="ddp"), folder, "resumed")
+    assert next(calls) == 5 + 2 + 1  # 6 steps in all: 5 calls, the two that were left, and this one
+
+
+def with_batch_norm() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).double()
+
+
+def write(result: wm.training.Fit, folder: Path, name: str) -> None:
+    save_file(dict(result.model.state_dict()), folder / f"{name}.{torch.distributed.get_rank()}.safetensors")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,14 @@ def test_two_processes_give_the_weights_of_one(name: str, two: Path) -> None:
     assert_close_rows(rows, list(alone.history.rows))
 
 
-@pytest.mark.parametrize("name", CASES)
+def test_two_processes_go_on_from_a_checkpoint(two: Path) -> None:
+    alone = wm.fit(**(arguments("large margin") | {"loss": losses.large_margin(gamma=2.0)}))
+    together = load_file(two / "resumed.0.safetensors")
+    for key, value in alone.model.state_dict().items():
+        torch.testing.assert_close(together[key], value, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", [*CASES, "resumed", "batch norm"])
 def test_the_two_processes_agree_bit_for_bit(name: str, two: Path) -> None:
     first, second = (load_file(two / f"{name}.{rank}.safetensors") for rank in range(2))
     assert all(torch.equal(first[key], second[key]) for key in first)
