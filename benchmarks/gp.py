@@ -14,9 +14,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -198,7 +200,11 @@ def report(rows: list[dict[str, Any]], skipped: dict[str, str], options: argpars
         print(f"widemargin takes {ratio:.2f} times the faster of the others (goal: at most 1.0)")
     if not options.only:
         result = {"settings": settings | {"jitter": JITTER, "d_0": DIMENSIONS}, "ratio_to_fastest_peer": ratio}
-        write_json(options.out, {**result, "rows": rows, "skipped": skipped, **provenance(options.device)})
+        found = provenance(options.device)
+        if "GPyTorch" not in skipped:
+            found["versions"]["gpytorch"] = metadata.version("gpytorch")
+        load = round(os.getloadavg()[0], 1)  # above the number of cores, others were using them
+        write_json(options.out, {**result, "rows": rows, "skipped": skipped, "load_average": load, **found})
 
 
 if __name__ == "__main__":

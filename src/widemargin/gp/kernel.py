@@ -70,7 +70,7 @@ def compose_(t: Float64[Tensor, "n m"], depth: int) -> Float64[Tensor, "n m"]:
         for _ in range(depth - 1):
             torch.sub(one, size, out=g)
             torch.addcmul(g, g, size, out=g).sqrt_()  # √((1−a) + (1−a)a)
-            g.addcmul_(size, torch.acos(size, out=angle), value=-1.0).clamp_min_(0.0)
+            g.addcmul_(size, torch.acos(size, out=angle), value=-1.0)
             part.add_(g, alpha=1.0 / math.pi)
             size = part  # h ≥ 0: from the second layer on, a is t
     return t
