@@ -12,16 +12,43 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from widemargin import attacks, data, gp, losses, margins, models, norms, places, regularizers, training
+    from widemargin import (
+        attacks,
+        control,
+        data,
+        gp,
+        losses,
+        margins,
+        models,
+        norms,
+        optim,
+        places,
+        regularizers,
+        training,
+    )
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
 
-_ROOMS = ("attacks", "data", "gp", "losses", "margins", "models", "norms", "places", "regularizers", "training")
+_ROOMS = (
+    "attacks",
+    "control",
+    "data",
+    "gp",
+    "losses",
+    "margins",
+    "models",
+    "norms",
+    "optim",
+    "places",
+    "regularizers",
+    "training",
+)
 _NAMES = {"fit": "widemargin.training.fit", "measure": "widemargin.margins.measurement"}
 
 __all__ = [
     "__version__",
     "attacks",
+    "control",
     "data",
     "fit",
     "gp",
@@ -30,6 +57,7 @@ __all__ = [
     "measure",
     "models",
     "norms",
+    "optim",
     "places",
     "regularizers",
     "training",

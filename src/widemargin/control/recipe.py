@@ -1,0 +1,233 @@
+"""Recipe 1 of farhang: train a network until every training point has the Frobenius-normalized margin asked for."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from widemargin import norms
+from widemargin.data import Samples, batches, to_sphere
+from widemargin.losses.target import Target
+from widemargin.margins.normalized import frobenius, weights
+from widemargin.modes import evaluating
+from widemargin.optim import Nero, param_groups
+from widemargin.places import scores_of, unwrap
+from widemargin.progress import track
+from widemargin.training.schedules import Exponential, Schedule
+from widemargin.types import Mask, PerExample, check_scores_and_labels
+
+Row: TypeAlias = dict[str, float | int]
+"""step, loss (the mean of the squared loss), share (of the points within the tolerance), worst (relative error), lr."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Controlled:
+    """What the recipe reached: `margins` γ̄_F beside `targets` α, one of each per training point, in their order.
+
+    `history` has a row for every moment at which the margins were measured, the first and the last among them.
+    """
+
+    model: nn.Module
+    margins: PerExample
+    targets: PerExample
+    tolerance: float
+    steps: int
+    history: tuple[Row, ...]
+
+    @property
+    def errors(self) -> PerExample:
+        """|γ̄_F − α|/|α| of every point."""
+        return (self.margins - self.targets).abs() / self.targets.abs()
+
+    @property
+    def reached(self) -> Mask:
+        """Which points are within the tolerance."""
+        return self.errors <= self.tolerance
+
+    @property
+    def share(self) -> float:
+        """The part of the points that are."""
+        return float(self.reached.double().mean())
+
+    def __str__(self) -> str:
+        return (
+            f"{int(self.reached.sum())} of {len(self.margins)} points ({self.share:.1%}) within {self.tolerance:g} of "
+            f"their target after {self.steps} steps; worst relative error {float(self.errors.max()):.3g}"
+        )
+
+
+def normalized_margin(
+    model: nn.Module,
+    data: Any,
+    *,
+    target: float | int | Sequence[float | int] | Tensor,
+    tolerance: float = 0.01,
+    share: float | int = 1.0,
+    steps: int = 10_000,
+    optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = Nero,
+    schedule: Schedule = Exponential(factor=0.999),  # noqa: B008 (a frozen value)
+    measure_every: int = 20,
+    progress: bool | None = None,
+) -> Controlled:
+    """Train `model` in place until γ̄_F(x_i, y_i) = α_i at its training points, and measure what was reached.
+
+    farhang, Recipe 1: ① x ← x·√d_0/‖x‖₂; ② minimise the mean of ‖f(x_i) − α_i·y_i‖² over the full batch, y_i = ±1 or
+    one-hot; ③ every step ends with ‖W_l‖_F = √d_l. The paper writes a sum in ②; a mean has the same minima, and Nero
+    does not see the difference. The margins are those of `margins.normalized.frobenius`, for k classes
+    f_y − max_{i≠y} f_i (errata 2). Nothing is random here: seed the network before it is built.
+
+    Args:
+        model: a network of Linear and Conv layers without biases, such as `models.build("farhang-mlp")`.
+        data: a name (its training set), `Data`, `Samples`, a pair of tensors, a `Dataset` or a `DataLoader`; all of it
+            is one batch. Inputs are projected to the sphere of radius √d_0 here: at test time project them as well.
+        target: α, one number or one per training point in their order; not 0.
+        tolerance: a point has reached its target where |γ̄_F − α| ≤ tolerance·|α|.
+        share: stop once this part of the points has.
+        steps: stop after so many steps in any case.
+        optimizer: from the groups of `optim.param_groups(model)`, an optimizer that keeps ‖W_l‖_F = √d_l: `Nero`,
+            `functools.partial(Nero, lr=…)`, or `lambda groups: Projected(SGD(groups, lr=…), to_frobenius_sphere)`.
+        schedule: the factor of the learning rate: a value of `widemargin.training`, or any function (step, steps) →
+            factor. Without a decay the margins keep trembling around their targets.
+        measure_every: steps between two rows of the history; only there the training can stop.
+        progress: show a bar with the time left; by default on a terminal only.
+    """
+    _check_numbers(tolerance, share, steps, measure_every)
+    _check_network(model)
+    samples = to_sphere(_full_batch(model, data))
+    with evaluating(model), torch.no_grad():
+        check_scores_and_labels(scores_of(model(samples.x)), samples.y)
+    run = _Run(
+        model=model,
+        samples=samples,
+        targets=_targets(target, samples.x),
+        tolerance=tolerance,
+        optimizer=optimizer(param_groups(model)),
+    )
+    with evaluating(model), torch.enable_grad():
+        reached = run.measure(0)
+        for step in track(range(steps), "Recipe 1", progress=progress):
+            if reached.share >= share:
+                break
+            run.step(schedule(float(step), steps))
+            if (step + 1) % measure_every == 0 or step + 1 == steps:
+                reached = run.measure(step + 1)
+    run.optimizer.zero_grad()
+    return reached
+
+
+class _Run:
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        samples: Samples,
+        targets: Tensor,
+        tolerance: float,
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
+        self.model, self.x, self.y, self.targets, self.tolerance = model, samples.x, samples.y, targets, tolerance
+        same = bool((targets == targets[0]).all())
+        self.target = Target(alpha=float(targets[0]) if same else tuple(targets.tolist()))
+        self.index = torch.arange(len(targets), device=targets.device)
+        self.optimizer = optimizer
+        self.rates = [group["lr"] for group in optimizer.param_groups]
+        self.history: list[Row] = []
+
+    def step(self, factor: float) -> None:
+        """One step, at `factor` times the optimizer's own learning rates."""
+        for group, rate in zip(self.optimizer.param_groups, self.rates):
+            group["lr"] = rate * factor
+        self.optimizer.zero_grad()
+        self._loss().backward()
+        self.optimizer.step()
+
+    def measure(self, step: int) -> Controlled:
+        """Where the margins are after `step` steps, as a result with a new row in its history."""
+        _check_norms(self.model)
+        margins = frobenius(self.model, self.x, self.y)
+        with torch.no_grad():
+            loss = float(self._loss())
+        errors = (margins - self.targets).abs() / self.targets.abs()
+        share = float((errors <= self.tolerance).double().mean())
+        lr = self.optimizer.param_groups[0]["lr"]
+        self.history.append({"step": step, "loss": loss, "share": share, "worst": float(errors.max()), "lr": lr})
+        return Controlled(
+            model=self.model,
+            margins=margins,
+            targets=self.targets,
+            tolerance=self.tolerance,
+            steps=step,
+            history=tuple(self.history),
+        )
+
+    def _loss(self) -> Tensor:
+        return self.target(self.model, self.x, self.y, index=self.index).mean()
+
+
+def _full_batch(model: nn.Module, data: Any) -> Samples:
+    """All of `data` in one piece, where the weights are and in their dtype."""
+    weight = next(weight for _, weight in weights(model))
+    parts = list(batches(data, batch_size=4096, split="train"))
+    if not parts:
+        raise ValueError("data has no samples, expected at least one training point")
+    x, y = (torch.cat(part) for part in zip(*parts))
+    return Samples(x.to(weight.device, weight.dtype if x.is_floating_point() else None), y.to(weight.device))
+
+
+def _targets(target: float | int | Sequence[float | int] | Tensor, x: Tensor) -> Tensor:
+    alpha = torch.as_tensor(target, dtype=torch.float64)
+    if alpha.ndim > 1 or (alpha.ndim == 1 and len(alpha) != len(x)):
+        raise ValueError(
+            f"target has shape {list(alpha.shape)}, expected one number, or one for each of {len(x)} points"
+        )
+    alpha = alpha.to(x.device, x.dtype).expand(len(x)).contiguous()
+    bad = (~(torch.isfinite(alpha) & (alpha != 0))).nonzero()
+    if len(bad):
+        at = int(bad[0])
+        where = f" at index {at}" if not isinstance(target, numbers.Real) else ""
+        raise ValueError(f"target is {alpha[at].item():g}{where}, expected finite numbers other than 0")
+    return alpha
+
+
+def _check_numbers(tolerance: float, share: float | int, steps: int, measure_every: int) -> None:
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance is {tolerance}, expected a number in (0, 1)")
+    if not 0 < share <= 1:
+        raise ValueError(f"share is {share}, expected a number in (0, 1]")
+    for name, count in (("steps", steps), ("measure_every", measure_every)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"{name} is {count!r}, expected an integer >= 1")
+
+
+def _check_network(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
+    list(weights(model))  # its sentences: BatchNorm and other layers without a norm here, biases, no layer at all
+    for name, module in unwrap(model).named_modules():
+        if isinstance(module, _DropoutNd) and module.p > 0:
+            raise ValueError(
+                f"layer {name!r} is a {type(module).__name__} with p={module.p}, which draws another network at every "
+                "step, but the recipe controls the margins of one: set p=0"
+            )
+
+
+def _check_norms(model: nn.Module) -> None:
+    """Raise unless ‖W_l‖_F = √d_l for every layer: else the loss would not control the normalized margin."""
+    for name, weight in weights(model):
+        wanted = math.sqrt(len(weight))
+        norm = float(norms.frobenius(weight.float()))
+        if not abs(norm / wanted - 1) <= max(1e-4, 16 * torch.finfo(weight.dtype).eps):
+            advice = "pass optimizer=Nero, or one that ends in Projected(…, to_frobenius_sphere)"
+            if weight[0].numel() == 1:
+                advice = "Nero can't project rows of one number, Projected(…, to_frobenius_sphere) can"
+            raise ValueError(
+                f"layer {name!r} has Frobenius norm {norm:.6g} under this optimizer, expected √{len(weight)} = "
+                f"{wanted:.6g}: {advice}"
+            )

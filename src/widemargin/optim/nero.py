@@ -1,0 +1,262 @@
+"""Nero: descent with every row of every weight on the sphere of centred unit vectors (farhang §3.2, step 3)."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from widemargin.optim.projections import first_constant_row, to_centred_unit_rows
+from widemargin.optim.rows import as_rows, check_layout, from_rows
+
+# Below this many numbers, tensors of one fan-in are copied into one matrix: dispatch costs more than the copies do.
+_SMALL = {"cpu": 1 << 13}
+_SMALL_ELSEWHERE = 1 << 21
+
+
+class Nero(torch.optim.Optimizer):
+    """p ← centred unit rows of p − lr·scale·g/√(v/(1−βᵗ)), v ← βv + (1−β)‖g‖², per row of each weight.
+
+    Source: Liu et al. 2021, as farhang's errata 10 state the rule: neurons are rows; when a group is added its rows are
+    centred and normalised, and scale is their mean norm, which is 1; g is 0 where v is 0; no momentum. Vectors are
+    taken per entry and never projected, with scale the mean |p| (0.01 where that is 0). The same holds for rows of
+    fan-in 1, which can't be both centred and unit, and, row by row, for parameters that opt out of the projection. A
+    row that a step would make constant stays where it is. Frozen parameters are left alone.
+
+    Args:
+        params: parameters, named parameters, or groups of them; `optim.param_groups(model)` gives the right `axis` to
+            transposed convolutions. Groups may have each of the settings below for themselves.
+        lr: by which part of its length a row moves in a step.
+        beta: β, the memory of the mean squared norm of the gradient.
+        project: whether weights of this group are projected, now and after every step.
+        axis: where the rows of a weight are: 0, or 1 for transposed convolutions.
+        groups: of a transposed convolution.
+        foreach: whether tensors of one fan-in go through the step as one matrix; None: the small ones do.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | int = 0.01,
+        beta: float | int = 0.999,
+        *,
+        project: bool = True,
+        axis: int = 0,
+        groups: int = 1,
+        foreach: bool | None = None,
+    ) -> None:
+        defaults = {"lr": lr, "beta": beta, "project": project, "axis": axis, "groups": groups, "foreach": foreach}
+        _check_settings(defaults)
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters, with settings of their own or the defaults; their rows are projected at once."""
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        try:
+            _check_settings(group)
+            for number, parameter in enumerate(group["params"]):
+                _check_parameter(parameter, group, _called(group, number))
+        except (TypeError, ValueError):
+            self.param_groups.pop()
+            raise
+        for parameter in group["params"]:
+            layout = {"axis": group["axis"], "groups": group["groups"]}
+            if _is_constrained(parameter, group) and parameter.requires_grad:
+                parameter.copy_(to_centred_unit_rows(parameter, **layout))
+            rows = as_rows(parameter, **layout).to(_dtype(parameter))
+            lengths = torch.linalg.vector_norm(rows, dim=1)
+            scale = float(lengths.double().mean()) if len(rows) else 0.0
+            # A plain number, so that storing and loading never rounds it.
+            self.state[parameter] = {"step": 0, "scale": scale or 0.01, "v": torch.zeros_like(lengths)}
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """One step of every parameter that has a gradient; `closure` computes the loss and its gradients first."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        moved = list(self._with_gradients())  # all of them are looked at before any of them moves
+        for batch in _batches(moved):
+            _move(batch)
+        return loss
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over learning rates, β, layouts, scales, steps and v from a `state_dict` of Nero."""
+        numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+        for number in numbers:
+            stored = state_dict["state"].get(number, {}).keys()
+            if not {"step", "scale", "v"} <= stored:
+                raise ValueError(
+                    f"state_dict holds {sorted(stored)} for parameter {number}, expected step, scale and v of Nero"
+                )
+        super().load_state_dict(state_dict)
+        for number, parameter in zip(numbers, (p for group in self.param_groups for p in group["params"])):
+            if parameter.dtype != _dtype(parameter):  # torch has rounded v to half precision
+                self.state[parameter]["v"] = state_dict["state"][number]["v"].to(parameter.device, copy=True)
+
+    def _with_gradients(self) -> Iterator[_Moved]:
+        for group in self.param_groups:
+            for number, parameter in enumerate(group["params"]):
+                if parameter.grad is None or not parameter.numel():
+                    continue
+                if parameter.grad.layout != torch.strided:
+                    raise RuntimeError(
+                        f"{_called(group, number)} has a gradient of layout {parameter.grad.layout}, but Nero needs "
+                        "the norms of whole rows: expected dense gradients (for an Embedding, sparse=False)"
+                    )
+                yield _Moved(parameter, group, self.state[parameter])
+
+
+def advance_(
+    rows: Float[Tensor, "rows fan_in"],
+    gradient: Float[Tensor, "rows fan_in"],
+    v: Float[Tensor, " rows"],
+    scale: Float[Tensor, " rows"] | float,
+    *,
+    lr: float | int,
+    beta: float | int,
+    step: int,
+    constrained: bool,
+) -> None:
+    """Step number `step` (from 1) of the rule above, in place on `rows` and `v`."""
+    v.mul_(beta).add_(_lengths(gradient).square_(), alpha=1 - beta)
+    speed = (torch.where(v > 0, (v / (1 - beta**step)).rsqrt(), 0.0) * scale).unsqueeze(1)
+    if not constrained:
+        rows.addcmul_(gradient, speed, value=-lr)
+        return
+    new = torch.addcmul(rows, gradient, speed, value=-lr)
+    # A row moves by at most lr/√(1−β), where a gradient comes after a long silence. What such a step adds to the mean
+    # of the row is rounded at its own size, and the row itself may become short: subtracting the mean leaves that
+    # rounding, subtracting it again does not.
+    for _ in range(1 if lr <= 0.9 * math.sqrt(1 - beta) else 2):
+        new.sub_(new.mean(dim=1, keepdim=True))
+    length = _lengths(new).unsqueeze(1)
+    stays = length == 0
+    rows.mul_(stays).addcmul_(new, length.masked_fill_(stays, 1.0).reciprocal_())
+
+
+def _lengths(rows: Tensor) -> Tensor:
+    """‖row‖₂. On a CPU, torch's own norm adds up in sequence, and is off by 1e-5 for rows of a million."""
+    if rows.shape[1] <= 4096 or rows.device.type != "cpu":
+        return torch.linalg.vector_norm(rows, dim=1)
+    return rows.square().sum(dim=1).sqrt_()
+
+
+@dataclass(frozen=True)
+class _Moved:
+    parameter: Tensor
+    group: dict[str, Any]
+    state: dict[str, Any]
+
+    def rows(self, tensor: Tensor | None) -> Tensor:
+        assert tensor is not None
+        return as_rows(tensor, axis=self.group["axis"], groups=self.group["groups"]).to(_dtype(self.parameter))
+
+    def back(self, rows: Tensor) -> Tensor:
+        return from_rows(rows, self.parameter, axis=self.group["axis"], groups=self.group["groups"])
+
+
+def _batches(moved: Iterable[_Moved]) -> Iterator[list[_Moved]]:
+    """Those that can go through the step as one matrix, together."""
+    found: dict[tuple[Any, ...], list[_Moved]] = {}
+    for number, one in enumerate(moved):
+        parameter, group = one.parameter, one.group
+        one.state["step"] += 1
+        together = group["foreach"]
+        if together is None:
+            together = parameter.numel() <= _SMALL.get(parameter.device.type, _SMALL_ELSEWHERE)
+        key = (parameter.device, parameter.dtype, _fan_in(parameter, group), _is_constrained(parameter, group))
+        alike = (*key, group["lr"], group["beta"], one.state["step"], None if together else number)
+        found.setdefault(alike, []).append(one)
+    yield from found.values()
+
+
+def _move(batch: list[_Moved]) -> None:
+    first = batch[0]
+    setting = {
+        "lr": first.group["lr"],
+        "beta": first.group["beta"],
+        "step": first.state["step"],
+        "constrained": _is_constrained(first.parameter, first.group),
+    }
+    if len(batch) == 1:
+        rows = first.rows(first.parameter)
+        advance_(rows, first.rows(first.parameter.grad), first.state["v"], first.state["scale"], **setting)
+        if rows.data_ptr() != first.parameter.data_ptr():
+            first.parameter.copy_(first.back(rows))
+        return
+    each = [one.state["v"] for one in batch]
+    counts = [len(v) for v in each]
+    v = torch.cat(each)
+    scale = torch.ones_like(v)
+    torch._foreach_mul_(list(scale.split(counts)), [one.state["scale"] for one in batch])
+    rows = torch.cat([one.rows(one.parameter) for one in batch])
+    gradient = torch.cat([one.rows(one.parameter.grad) for one in batch])
+    advance_(rows, gradient, v, scale, **setting)
+    torch._foreach_copy_(each, list(v.split(counts)))
+    parts = [one.back(part) for one, part in zip(batch, rows.split(counts))]
+    torch._foreach_copy_([one.parameter for one in batch], parts)
+
+
+def _is_constrained(parameter: Tensor, group: dict[str, Any]) -> bool:
+    return group["project"] and parameter.ndim > 1 and _fan_in(parameter, group) > 1
+
+
+def _fan_in(parameter: Tensor, group: dict[str, Any]) -> int:
+    if parameter.ndim < 2 or not parameter.numel():
+        return 1
+    return parameter.numel() // (len(parameter) if group["axis"] == 0 else group["groups"] * parameter.shape[1])
+
+
+def _dtype(parameter: Tensor) -> torch.dtype:
+    return torch.float32 if parameter.dtype in (torch.float16, torch.bfloat16) else parameter.dtype
+
+
+def _called(group: dict[str, Any], number: int) -> str:
+    names, parameter = group.get("param_names"), group["params"][number]
+    which = repr(names[number]) if names else str(number)
+    return f"parameter {which} of shape {list(parameter.shape)}"
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    for name, below in (("lr", math.inf), ("beta", 1.0)):
+        value = settings[name]
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < below:
+            raise ValueError(f"{name} is {value!r}, expected a number in [0, {below:g})")
+    if not isinstance(settings["project"], bool):
+        raise TypeError(f"project is {settings['project']!r}, expected True or False")
+    if settings["foreach"] not in (None, True, False):
+        raise TypeError(f"foreach is {settings['foreach']!r}, expected True, False or None")
+
+
+def _check_parameter(parameter: Tensor, group: dict[str, Any], called: str) -> None:
+    if not parameter.is_floating_point():
+        raise TypeError(f"{called} has dtype {parameter.dtype}, expected real floating-point parameters")
+    if parameter.ndim > 1:
+        check_layout(parameter, group["axis"], group["groups"])
+    if not (_is_constrained(parameter, group) and parameter.requires_grad):
+        return
+    if not bool(torch.isfinite(parameter).all()):
+        raise ValueError(f"{called} has numbers that are not finite, expected finite ones")
+    constant = first_constant_row(as_rows(parameter, axis=group["axis"], groups=group["groups"]))
+    if constant is not None:
+        raise ValueError(
+            f"{called} has equal numbers in row {constant}, which can't be both centred and unit: "
+            "start it otherwise, or put it into a group with project=False"
+        )

@@ -1,0 +1,77 @@
+"""The rows of a weight: what one output unit sees, wherever the layer keeps it.
+
+Linear and convolutional layers keep an output unit at dim 0. A transposed convolution keeps `[in, out/groups, ...]`:
+its output channels are at dim 1, once per group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from widemargin.places import unwrap
+
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+def param_groups(model: nn.Module, *, unprojected: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The parameters of `model` as groups that tell an optimizer where their rows are, and what not to project.
+
+    `Nero(optim.param_groups(model), lr=0.01)` is `Nero(model.parameters(), lr=0.01)` where the network has no
+    transposed convolution. Those come in groups of `axis=1`; the parameters named in `unprojected` in groups of
+    `project=False`.
+    """
+    known = dict(unwrap(model).named_parameters())
+    for name in unprojected:
+        if name not in known:
+            raise ValueError(f"unprojected has {name!r}, which is no parameter: expected some of {', '.join(known)}")
+    groups_of = {id(layer.weight): layer.groups for layer in unwrap(model).modules() if isinstance(layer, _TRANSPOSED)}
+    found: dict[tuple[bool, int, int], list[nn.Parameter]] = {}
+    for name, parameter in known.items():
+        transposed = id(parameter) in groups_of
+        key = (name not in unprojected, int(transposed), groups_of.get(id(parameter), 1))
+        found.setdefault(key, []).append(parameter)
+    return [
+        {"params": parameters, "project": project, "axis": axis, "groups": groups}
+        for (project, axis, groups), parameters in found.items()
+    ]
+
+
+def as_rows(weight: Tensor, *, axis: int = 0, groups: int = 1) -> Float[Tensor, "rows fan_in"]:
+    """`weight` as a matrix with a row per output unit: a view where the memory allows it.
+
+    A vector or a number has a row per entry, whatever the axis.
+    """
+    if weight.ndim < 2:
+        return weight.reshape(-1, 1)
+    check_layout(weight, axis, groups)
+    if axis == 0:
+        return weight.flatten(1)
+    inner, outer = weight.shape[0] // groups, weight.shape[1]
+    split = weight.reshape(groups, inner, outer, -1)
+    return split.permute(0, 2, 1, 3).reshape(groups * outer, -1)
+
+
+def from_rows(rows: Float[Tensor, "rows fan_in"], like: Tensor, *, axis: int = 0, groups: int = 1) -> Tensor:
+    """The inverse of `as_rows`, in the shape of `like`."""
+    if axis == 0 or like.ndim < 2:
+        return rows.reshape(like.shape)
+    inner, outer = like.shape[0] // groups, like.shape[1]
+    return rows.reshape(groups, outer, inner, -1).permute(0, 2, 1, 3).reshape(like.shape)
+
+
+def check_layout(weight: Tensor, axis: int, groups: int) -> None:
+    """Raise unless the rows of a weight of this shape can be at `axis`, in `groups` groups."""
+    if axis not in (0, 1) or isinstance(axis, bool):
+        raise ValueError(f"axis is {axis!r}, expected 0, or 1 for the weight of a transposed convolution")
+    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
+        raise ValueError(f"groups is {groups!r}, expected an integer >= 1")
+    if groups > 1 and (axis == 0 or weight.shape[0] % groups):
+        # At axis 0 every output channel has its own kernel already, whatever the groups of the convolution are.
+        raise ValueError(
+            f"groups is {groups} for a weight of shape {list(weight.shape)} at axis {axis}: "
+            "expected 1 at axis 0, and a divisor of dim 0 at axis 1"
+        )
