@@ -19,7 +19,7 @@ def test_two_hundred_digits_reach_the_margin_that_is_asked_for() -> None:
     samples = data.subset(data.load("digits").train, count=200, seed=0, balanced=True)
     torch.manual_seed(0)
     model = models.build("farhang-mlp", inputs=64, width=512, depth=3)
-    faster = {"optimizer": functools.partial(Nero, lr=0.02), "schedule": Exponential(factor=0.998)}
+    faster: dict[str, Any] = {"optimizer": functools.partial(Nero, lr=0.02), "schedule": Exponential(factor=0.998)}
     found = control.normalized_margin(model, samples, target=1, share=0.97, **faster)
     assert found.share >= 0.97
     assert found.steps < 10_000
