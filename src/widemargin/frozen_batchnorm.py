@@ -48,18 +48,24 @@ def freeze(module: nn.Module, route: Route) -> RemovableHandle:
         raise TypeError("statistics='frozen' does not know SyncBatchNorm, expected BatchNorm1d, 2d or 3d, or 'coupled'")
     assert isinstance(module, _BatchNorm)
     return module.register_forward_hook(
-        lambda _, inputs, output: _Switch.apply(output, inputs[0], _scale(module, inputs[0]), route)
+        lambda _, inputs, output: switch(output, inputs[0], scale(module, inputs[0]), route)
     )
 
 
-def _scale(module: _BatchNorm, x: Tensor) -> Tensor:
+def switch(output: Tensor, x: Tensor, scale: Tensor, route: Route) -> Tensor:
+    """`output` of the layer at `x` as it is; its gradient follows `route`: through the layer, or past it by `scale`."""
+    result: Tensor = _Switch.apply(output, x, scale, route)
+    return result
+
+
+def scale(module: _BatchNorm, x: Tensor) -> Tensor:
     """w/√(v + ε), of a shape that multiplies `x`, as a function of `x` and w in the graph."""
     # In float32 under autocast, as BatchNorm itself does.
     numbers = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    scale = torch.rsqrt(numbers.var([0, *range(2, x.ndim)], correction=0) + module.eps)
+    factor = torch.rsqrt(numbers.var([0, *range(2, x.ndim)], correction=0) + module.eps)
     if module.affine:
-        scale = scale * module.weight
-    return scale.view(1, -1, *[1] * (x.ndim - 2))
+        factor = factor * module.weight
+    return factor.view(1, -1, *[1] * (x.ndim - 2))
 
 
 class _Switch(torch.autograd.Function):

@@ -101,8 +101,8 @@ def test_of_one_seed_a_batch_draws_what_its_samples_draw_in_turn(form: Form) -> 
 
 def test_draws_are_uniform_over_the_classes_and_never_the_label_in_pairs() -> None:
     y = torch.arange(30000) % 3
-    random = Jacobian(weight=1.0)._draw(30000, 3, y)
-    pair = Jacobian(weight=1.0, form="pairwise")._draw(30000, 3, y)
+    random = Jacobian(weight=1.0).draw(y, 3)
+    pair = Jacobian(weight=1.0, form="pairwise").draw(y, 3)
     # Five standard deviations of a binomial share.
     for share in ((random == c).double().mean() for c in range(3)):
         assert abs(float(share) - 1 / 3) < 5 * math.sqrt(2 / 9 / 30000)
@@ -224,6 +224,31 @@ def test_the_networks_own_forward_pass_gives_the_same() -> None:
         Jacobian(weight=1.0).of(scores, y, at=at, classifier=last_linear(network))
     with pytest.raises(ValueError, match="classifier has 4 rows, but scores have 3 classes"):
         regularizer.of(scores, y, at=at, classifier=last_linear(network[:1]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_samples_of_several_networks_have_their_own_class_vectors(form: Form) -> None:
+    torch.manual_seed(0)
+    networks = [nn.Linear(4, 3).double(), nn.Linear(4, 3).double()]
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 0, 1])
+    classes = None if form.endswith("sum") else torch.tensor([1, 2, 0, 0, 1, 2])
+    regularizer = Jacobian(weight=1.0, form=form, normalize=True)
+
+    class Both(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([network(part.tanh()) for network, part in zip(networks, x.chunk(2))])
+
+    with places.watch(Both(), ("input",)) as at:
+        scores = Both()(x + at.add("input", torch.zeros_like(x)))
+    stacked = torch.stack([network.weight for network in networks])
+    together = regularizer.of(scores, y, at=at, classifier=stacked, classes=classes)
+    for k, network in enumerate(networks):
+        part = slice(3 * k, 3 * k + 3)
+        chosen = None if classes is None else classes[part]
+        alone = regularizer(nn.Sequential(nn.Tanh(), network), x[part], y[part], classes=chosen)
+        assert torch.allclose(together[part], alone, rtol=1e-12)
+    with pytest.raises(ValueError, match="classifier has 2 networks, among which 5 samples can't be divided evenly"):
+        regularizer.of(scores[:5], y[:5], at=at, classifier=stacked)
 
 
 def test_a_compiled_network_runs_uncompiled() -> None:

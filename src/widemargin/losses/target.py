@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -40,11 +41,7 @@ class Target:
         check_scores_and_labels(scores, y)
         check_finite(scores, "scores")
         scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-        alpha = self._alpha(scores, index)
-        if is_binary(scores):
-            return (scores.reshape(-1) - alpha * y.to(scores.dtype)).square()
-        goal = alpha.reshape(-1, 1) * F.one_hot(y.long(), scores.shape[1]).to(scores.dtype)
-        return (scores - goal).square().sum(dim=1)
+        return squared(scores, y, self._alpha(scores, index))
 
     def _alpha(self, scores: Tensor, index: Tensor | None) -> Tensor:
         if not isinstance(self.alpha, tuple):
@@ -57,3 +54,11 @@ class Target:
         if int(index.max()) >= len(self.alpha) or int(index.min()) < 0:
             raise ValueError(f"index has {int(index.max())}, but alpha has {len(self.alpha)} entries")
         return torch.tensor(self.alpha, dtype=scores.dtype, device=scores.device)[index.to(scores.device)]
+
+
+def squared(scores: Scores, y: Labels, alpha: Float[Tensor, ""] | PerExample) -> PerExample:
+    """‖f(x_i) − α_i·y_i‖² of every sample, with α as a tensor: one number, or one per sample."""
+    if is_binary(scores):
+        return (scores.reshape(-1) - alpha * y.to(scores.dtype)).square()
+    goal = alpha.reshape(-1, 1) * F.one_hot(y.long(), scores.shape[1]).to(scores.dtype)
+    return (scores - goal).square().sum(dim=1)

@@ -83,25 +83,34 @@ class Jacobian:
         y: Labels,
         *,
         at: At,
-        classifier: Float[Tensor, "outputs features"],
+        classifier: Float[Tensor, "outputs features"] | Float[Tensor, "networks outputs features"],
         classes: Int[Tensor, " batch"] | None = None,
     ) -> PerExample:
         """The regularizer of every sample, given `scores` from a forward pass inside `places.watch(model, (at,))`.
 
-        `classifier` is the matrix of the last layer, a row a class: `model.output.weight`, say.
+        `classifier` is the matrix of the last layer, a row a class: `model.output.weight`, say. Where samples of
+        several networks follow each other, equally many of each, it is the matrices of all, in that order.
         """
         check_scores_and_labels(scores, y)
         check_finite(scores, "scores")
         if tuple(at) != (self.at,):
             raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={self.at!r}")
         f = scores.reshape(len(scores), -1)
-        if len(classifier) != f.shape[1]:
-            raise ValueError(f"classifier has {len(classifier)} rows, but scores have {f.shape[1]} classes")
+        if classifier.shape[-2] != f.shape[1]:
+            raise ValueError(f"classifier has {classifier.shape[-2]} rows, but scores have {f.shape[1]} classes")
+        rows = classifier.reshape(-1, classifier.shape[-1])
+        networks = len(rows) // f.shape[1]
+        if len(f) % networks:
+            raise ValueError(
+                f"classifier has {networks} networks, among which {len(f)} samples can't be divided evenly"
+            )
+        # Where the rows of a sample's own network begin.
+        start = torch.arange(networks, device=f.device).repeat_interleave(len(f) // networks) * f.shape[1]
         total = f.new_zeros(len(f), dtype=torch.promote_types(f.dtype, torch.float32))
         for c in self._choices(f, y, classes):
-            output, v = f.gather(1, c[:, None]).squeeze(1), classifier[c]
+            output, v = f.gather(1, c[:, None]).squeeze(1), rows[start + c]
             if self.form.startswith("pairwise") and not is_binary(scores):
-                output, v = f.gather(1, y[:, None].long()).squeeze(1) - output, classifier[y.long()] - v
+                output, v = f.gather(1, y[:, None].long()).squeeze(1) - output, rows[start + y.long()] - v
             size = norms.lp(gradient_at(at, output, len(f)), 2.0)
             total = total + (size / _one_where_zero(norms.lp(v, 2.0)) if self.normalize else size)
         return self.weight * total
@@ -110,7 +119,7 @@ class Jacobian:
         """Class indices `[batch]`, one tensor for each backward pass."""
         batch, count = f.shape
         if self.form in ("random", "pairwise"):
-            yield (self._draw(batch, count, y) if classes is None else self._checked(classes, count, y)).to(f.device)
+            yield (self.draw(y, count) if classes is None else self._checked(classes, count, y)).to(f.device)
         elif classes is not None:
             raise ValueError(f"classes is given, but form is {self.form!r}, which takes all classes")
         elif self.form == "sum" or count == 1:
@@ -118,11 +127,12 @@ class Jacobian:
         else:
             yield from ((y.long() + shift) % count for shift in range(1, count))
 
-    def _draw(self, batch: int, count: int, y: Tensor) -> Tensor:
+    def draw(self, y: Labels, count: int) -> Int[Tensor, " batch"]:
+        """The classes c of the random forms, of `count` classes, for samples with labels `y`."""
         # On the CPU, one number a sample: the same classes on every device, and a batch draws what its samples would.
         if self.form == "random" or count == 1:
-            return torch.randint(count, (batch,))
-        return (y.cpu().long() + torch.randint(1, count, (batch,))) % count
+            return torch.randint(count, (len(y),))
+        return (y.cpu().long() + torch.randint(1, count, (len(y),))) % count
 
     def _checked(self, classes: Tensor, count: int, y: Tensor) -> Tensor:
         if classes.shape != y.shape:

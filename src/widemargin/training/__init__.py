@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from widemargin.training.fit import Fit, fit
 from widemargin.training.history import History, Row
-from widemargin.training.optimizers import Adam, RmsProp, Sgd
+from widemargin.training.optimizers import Adam, Nero, RmsProp, Sgd
 from widemargin.training.schedules import Constant, Cosine, Exponential, Steps
 from widemargin.training.watch import TrainingStopped, Watch
 
@@ -19,6 +19,7 @@ __all__ = [
     "Exponential",
     "Fit",
     "History",
+    "Nero",
     "RmsProp",
     "Row",
     "Sgd",

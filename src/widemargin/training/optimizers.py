@@ -10,6 +10,8 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
+from widemargin import optim
+
 MakesOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 """One of the values below, or any function of your own that does the same."""
 
@@ -79,6 +81,23 @@ class RmsProp:
             eps=self.eps,
             weight_decay=self.weight_decay,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nero:
+    """Nero: every row of every weight moves on the sphere of centred unit vectors (farhang §3.2); see `optim.Nero`."""
+
+    lr: float | int = 0.01
+    beta: float | int = 0.999
+
+    def __post_init__(self) -> None:
+        _check(self, "lr", "beta")
+        if not self.beta < 1:
+            raise ValueError(f"beta is {self.beta!r}, expected a number in [0, 1)")
+
+    def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """`optim.Nero` of these parameters."""
+        return optim.Nero(parameters, lr=self.lr, beta=self.beta)
 
 
 def _check(value: object, *names: str) -> None:

@@ -90,7 +90,7 @@ class _InMemory(Source):
         self.steps = -(-len(self.y) // batch_size)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
-        for joint in _order(len(self.y), number, self.seed).to(self.place.device).split(self.batch_size)[start:]:
+        for joint in order(len(self.y), number, self.seed).to(self.place.device).split(self.batch_size)[start:]:
             index = self.place.share(joint)
             yield Batch(x=self.x[index], y=self.y[index], index=index, joint=len(joint))
 
@@ -108,7 +108,7 @@ class _Indexed(Source):
         self.steps = -(-self.count // batch_size)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
-        joints = _order(self.count, number, self.seed).split(self.batch_size)
+        joints = order(self.count, number, self.seed).split(self.batch_size)
         for step, joint in enumerate(joints[start:], start):
             index = self.place.share(joint)
             seed_all(self.place.device, self.seed, "data", number, step, self.place.rank)  # of random transforms
@@ -160,7 +160,8 @@ class _Loader(Source):
         return DataLoader(part, batch_size=size, collate_fn=self.loader.collate_fn), None
 
 
-def _order(count: int, epoch: int, seed: int) -> Tensor:
+def order(count: int, epoch: int, seed: int) -> Tensor:
+    """The order of `count` samples in an epoch: a permutation that depends on the seed and the epoch alone."""
     return torch.randperm(count, generator=generator(f"order of epoch {epoch}", seed))
 
 
