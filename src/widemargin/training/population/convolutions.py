@@ -53,13 +53,14 @@ def by_matrix_products(network: nn.Module) -> Iterator[None]:
     """Inside the `with` block, and inside `vmap`, plain convolutions of `network` are matrix products."""
     with ExitStack() as stack:
         for layer in network.modules():
-            if isinstance(layer, nn.Conv2d) and _is_plain(layer):
+            if isinstance(layer, nn.Conv2d) and is_plain(layer):
                 stack.callback(delattr, layer, "_conv_forward")
                 layer._conv_forward = partial(_forward, layer)  # type: ignore[method-assign]
         yield
 
 
-def _is_plain(layer: nn.Conv2d) -> bool:
+def is_plain(layer: nn.Conv2d) -> bool:
+    """Whether `convolve` knows how to: no groups, no dilation, zeros around the images."""
     return (
         layer.groups == 1
         and layer.dilation == (1, 1)
