@@ -54,6 +54,7 @@ def main() -> None:
             "seconds": min(run["seconds"] for run in found),
             "all_seconds": [run["seconds"] for run in found],
             "peak_mib": max(run["peak_mib"] for run in found),
+            "threads": found[0]["threads"],
             **differences[name],
         }
         for name, found in runs.items()
@@ -96,7 +97,8 @@ def contend(options: argparse.Namespace) -> dict[str, float]:
     mean, variance = mean.cpu(), variance.cpu()  # which also waits for a GPU
     seconds = time.perf_counter() - started
     np.savez(options.save, mean=mean.numpy(), variance=variance.numpy())
-    return {"seconds": seconds, "peak_mib": (peak(options.device) - before) / 2**20}
+    used = (peak(options.device) - before) / 2**20
+    return {"seconds": seconds, "peak_mib": used, "threads": torch.get_num_threads()}
 
 
 def widemargin(train_x: Any, train_y: Any, test_x: Any, depth: int) -> tuple[Any, Any]:
