@@ -304,6 +304,18 @@ def test_parameters_that_can_not_be(parameter: Tensor, error: type[Exception], s
         Nero([nn.Parameter(parameter)])
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("foreach", [None, True, False])
+def test_a_gpu_gives_the_same_weights(foreach: bool | None) -> None:
+    trained = []
+    for device in ("cpu", "cuda"):
+        model = network(torch.float64).to(device)
+        optimizer = Nero(model.parameters(), lr=0.03, beta=0.99, foreach=foreach)
+        train(model, optimizer, 10)
+        trained.append([p.detach().cpu() for p in model.parameters()])
+    torch.testing.assert_close(trained[1], trained[0], rtol=1e-7, atol=1e-10)
+
+
 def network(dtype: torch.dtype = torch.float32) -> nn.Sequential:
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 2)).to(dtype)
@@ -315,9 +327,9 @@ def started(dtype: torch.dtype = torch.float32) -> tuple[nn.Sequential, Nero]:
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, start: int = 0) -> None:
-    dtype = next(model.parameters()).dtype
+    like = next(model.parameters())
     for step in range(start, start + steps):
-        x = torch.randn(4, 5, generator=torch.Generator().manual_seed(step)).to(dtype)
+        x = torch.randn(4, 5, generator=torch.Generator().manual_seed(step)).to(like)
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()

@@ -71,7 +71,7 @@ def normalized_margin(
     tolerance: float = 0.01,
     share: float | int = 1.0,
     steps: int = 10_000,
-    optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = Nero,
+    optimizer: Callable[[Any], torch.optim.Optimizer] = Nero,
     schedule: Schedule = Exponential(factor=0.999),  # noqa: B008 (a frozen value)
     measure_every: int = 20,
     progress: bool | None = None,
