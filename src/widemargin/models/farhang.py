@@ -91,9 +91,19 @@ class ScaledReLU(nn.Module):
         check_scale("scale", scale)
         self.scale = scale
 
+    @property
+    def slopes(self) -> tuple[float, float]:
+        """φ′ for t ≤ 0 and for t > 0: what a reader of piecewise linear networks needs to know."""
+        return 0.0, self.scale
+
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Elementwise."""
         return self.scale * x.relu()
+
+    @property
+    def lipschitz(self) -> float:
+        """The l_2 Lipschitz constant, which bounds ask every layer of this kind for."""
+        return self.scale
 
     def extra_repr(self) -> str:
         """The scale, for the printed network."""

@@ -1,0 +1,96 @@
+"""How far a network can pull two points apart: the norm chain of sokolic, Theorem 3."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import vjp
+
+from widemargin import norms
+from widemargin.geometry.lines import averages, read_pair
+from widemargin.geometry.network import Network
+from widemargin.geometry.steps import Affine, Slopes, Step
+
+_DENSE = 1024  # operators with a side of at most this many entries are decomposed as matrices
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormChain:
+    """moved = averaged ≤ jacobian ≤ spectral ≤ frobenius, `[batch]` each (sokolic (12))."""
+
+    moved: Tensor  # ‖f(x2) − f(x)‖
+    averaged: Tensor  # ‖J̄·(x2 − x)‖
+    jacobian: Tensor  # ‖J̄‖_2·‖x2 − x‖
+    spectral: Tensor  # Π‖W_i‖_2·‖x2 − x‖
+    frobenius: Tensor  # Π‖W_i‖_F·‖x2 − x‖
+
+
+def norm_chain(model: nn.Module, x: Float[Tensor, "batch ..."], x2: Float[Tensor, "batch ..."]) -> NormChain:
+    """‖f(x2) − f(x)‖ = ‖J̄(x2 − x)‖ ≤ Π‖W_i‖_2·‖x2 − x‖ ≤ Π‖W_i‖_F·‖x2 − x‖ (sokolic (12)), with ‖J̄‖_2·‖x2 − x‖ between.
+
+    A convolution counts as the linear operator it is. Steps that the paper does not have bring their own Lipschitz
+    constants into both products: activations their larger slope, BatchNorm and average pools their spectral norms,
+    overlapping max-pools the root of the number of windows that share an entry.
+    """
+    network, start, end = read_pair(model, x, x2)
+    J = averages(network, start, end).flatten(2)
+    far = torch.linalg.vector_norm((end - start).flatten(1), dim=1)
+    with torch.no_grad():
+        moved = torch.linalg.vector_norm(network.forward(end) - network.forward(start), dim=1)
+    averaged = torch.linalg.vector_norm(torch.einsum("bon,bn->bo", J, (end - start).flatten(1)), dim=1)
+    stretches = factors(network)
+    return NormChain(
+        moved=moved,
+        averaged=averaged,
+        jacobian=torch.linalg.matrix_norm(J, ord=2) * far,
+        spectral=math.prod(spectral for spectral, _ in stretches) * far,
+        frobenius=math.prod(frobenius for _, frobenius in stretches) * far,
+    )
+
+
+@torch.no_grad()
+def factors(network: Network) -> list[tuple[float, float]]:
+    """(‖·‖_2, ‖·‖_F) of each step; what is no weight has its Lipschitz constant twice."""
+    found = []
+    x = torch.zeros(1, *network.shape, dtype=torch.float64, device=network.device)
+    for step in network.steps:
+        found.append(_factor(step, x.shape[1:], network.device))
+        x = step.forward(x)
+    return found
+
+
+def _factor(step: Step, shape: torch.Size, device: torch.device) -> tuple[float, float]:
+    if isinstance(step, Slopes):
+        slope = max(abs(step.negative), abs(step.positive))
+        return slope, slope
+    if not isinstance(step, Affine):
+        shared = math.sqrt(int(torch.bincount(step.windows[step.windows >= 0]).max()))
+        return shared, shared
+    if step.moves:
+        return 1.0, 1.0
+    size = shape.numel()
+    square, rows = 0.0, []
+    outputs = step.linear(torch.zeros(1, *shape, dtype=torch.float64, device=device))[0].numel()
+    dense = min(size, outputs) <= _DENSE and size * outputs <= 2**24
+    for part in torch.arange(size, device=device).split(256):
+        basis = torch.zeros(len(part), size, dtype=torch.float64, device=device)
+        basis[torch.arange(len(part), device=device), part] = 1.0
+        image = step.linear(basis.reshape(-1, *shape)).flatten(1)
+        square += float(image.square().sum())
+        rows += [image] if dense else []
+    spectral = float(torch.linalg.matrix_norm(torch.cat(rows), ord=2)) if dense else _lanczos(step, shape, device)
+    return spectral, math.sqrt(square) if step.weighted else spectral
+
+
+def _lanczos(step: Affine, shape: torch.Size, device: torch.device) -> float:
+    like = torch.zeros(shape.numel(), dtype=torch.float64, device=device)
+
+    def forward(v: Tensor) -> Tensor:
+        return step.linear(v.reshape(1, *shape)).flatten()
+
+    adjoint = vjp(forward, like)[1]
+    return float(norms.largest_singular_value(forward, lambda u: adjoint(u)[0], like))

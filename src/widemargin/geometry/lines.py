@@ -1,0 +1,161 @@
+"""The regions that a line segment visits, exactly, and the average Jacobian along it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from widemargin.geometry.network import Network, check_inputs, read
+from widemargin.geometry.regions import jacobians
+from widemargin.geometry.steps import Affine, Kink, Slopes
+
+_MERGED = 1e-13  # breakpoints closer than this are one: the piece between them would weigh nothing in (10)
+_NUMBERS = 2**22  # that a stack of pieces may hold at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The segment x(t) = x + t(x2 − x), t ∈ [0, 1] (sokolic (8)), cut where the network changes its affine map.
+
+    `breakpoints` are the t of the cuts, ascending; `widths` the |T_k| of the K visited regions, which sum to 1;
+    `points` one point `[K, *input]` inside each of them.
+    """
+
+    breakpoints: Float[Tensor, " cuts"]
+    widths: Float[Tensor, " regions"]
+    points: Float[Tensor, "regions ..."]
+
+    def __len__(self) -> int:
+        return len(self.widths)
+
+
+def line(model: nn.Module, x: Float[Tensor, "*shape"], x2: Float[Tensor, "*shape"]) -> Line:
+    """All breakpoints of the network between the samples `x` and `x2` (one sample each, without batch).
+
+    Exact up to rounding: layer by layer, every piece of the segment is cut at the zeros of the affine functions that
+    the units are on it. Breakpoints within 1e-13 of each other, in t, are one.
+    """
+    network, start, end = read_pair(model, x[None], x2[None])
+    _, low, high = walk(network, start, end)
+    middle = ((low + high) / 2).reshape(-1, *(1,) * x.ndim)
+    return Line(breakpoints=high[:-1], widths=high - low, points=start + middle * (end - start))
+
+
+def average_jacobian(
+    model: nn.Module, x: Float[Tensor, "batch ..."], x2: Float[Tensor, "batch ..."]
+) -> Float[Tensor, "batch outputs ..."]:
+    """J̄ = Σ_k |T_k|·J(T_k), with f(x2) − f(x) = J̄·(x2 − x) (sokolic (9), (10) and Theorem 2), pair by pair.
+
+    f is the whole `model`, in float64 and evaluation mode. Pairs are walked together.
+    """
+    network, start, end = read_pair(model, x, x2)
+    return averages(network, start, end)
+
+
+def averages(network: Network, start: Tensor, end: Tensor) -> Tensor:
+    """J̄ of pairs `[batch, *input]` in float64, as `[batch, outputs, *input]`."""
+    owner, low, high = walk(network, start, end)
+    total: Tensor | None = None
+    rows = max(1, _NUMBERS // start[0].numel())
+    for part in torch.arange(len(owner), device=owner.device).split(rows):
+        mine, middle = owner[part], ((low + high) / 2)[part].reshape(-1, *(1,) * (start.ndim - 1))
+        J = jacobians(network, start[mine] + middle * (end - start)[mine])
+        J = J * (high - low)[part].reshape(-1, *(1,) * (J.ndim - 1))
+        if total is None:
+            total = J.new_zeros(len(start), *J.shape[1:])
+        total.index_add_(0, mine, J)
+    assert total is not None
+    return total
+
+
+@torch.no_grad()
+def walk(
+    network: Network, start: Tensor, end: Tensor
+) -> tuple[Int[Tensor, " k"], Float[Tensor, " k"], Float[Tensor, " k"]]:
+    """The pieces of every segment: the index of its pair, and the t where it begins and ends, in order."""
+    stack = torch.stack((end - start, start), dim=1)
+    owner = torch.arange(len(start), device=start.device)
+    waiting = [
+        (0, owner, torch.zeros_like(owner, dtype=torch.float64), torch.ones_like(owner, dtype=torch.float64), stack)
+    ]
+    done: list[tuple[Tensor, Tensor, Tensor]] = []
+    while waiting:  # depth first, a chunk of pieces at a time: memory stays small however many pieces there are
+        index, owner, low, high, stack = waiting.pop()
+        while index < len(network.steps) and isinstance(step := network.steps[index], Affine):
+            stack, index = step.stacked(stack), index + 1
+        if index == len(network.steps):
+            done.append((owner, low, high))
+            continue
+        kink = network.steps[index]
+        assert not isinstance(kink, Affine)
+        rows = max(1, _NUMBERS // (stack[0].numel() * _rivals(kink)))
+        if len(stack) > rows:
+            parts = torch.arange(len(stack), device=stack.device).split(rows)
+            waiting += [(index, owner[part], low[part], high[part], stack[part]) for part in parts]
+            continue
+        parent, low, high, winners = _cut(kink, stack, low, high)
+        waiting.append((index + 1, owner[parent], low, high, kink.stacked(stack[parent], winners)))
+    owner, low, high = (torch.cat(parts) for parts in zip(*done))
+    order = torch.argsort(low, stable=True)
+    order = order[torch.argsort(owner[order], stable=True)]
+    return owner[order], low[order], high[order]
+
+
+def _cut(kink: Kink, stack: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Children of each piece: parent, t of both ends, and the winner of each unit on the child."""
+    rivals = kink.rivals(stack)  # [pieces, 2, units, rivals], affine in t
+    cells, at = _crossings(rivals, low, high)
+    every = torch.arange(len(low), device=low.device)
+    parent, begin = torch.cat((every, cells)), torch.cat((low, at))
+    order = torch.argsort(begin, stable=True)
+    order = order[torch.argsort(parent[order], stable=True)]
+    parent, begin = parent[order], begin[order]
+    first = torch.ones_like(parent, dtype=torch.bool)
+    first[1:] = parent[1:] != parent[:-1]
+    # A cut counts if it lies beyond the one before it; chains of close cuts become their first.
+    fresh = first.clone()
+    fresh[1:] |= begin[1:] - begin[:-1] > _MERGED
+    parent, begin, first = parent[fresh], begin[fresh], first[fresh]
+    finish = high[parent]
+    inner = ~first[1:]
+    finish[:-1] = torch.where(inner, begin[1:], finish[:-1])
+    middle = (begin + finish) / 2
+    values = rivals[parent, 0] * middle[:, None, None] + rivals[parent, 1]
+    return parent, begin, finish, values.argmax(dim=2) if not isinstance(kink, Slopes) else (values[..., 0] <= 0).long()
+
+
+def _crossings(rivals: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """(piece, t) wherever two rivals of a unit tie above all others, strictly inside the piece."""
+    pieces, times = [], []
+    count = rivals.shape[3]
+    for i in range(count):
+        for j in range(i + 1, count):
+            slope = rivals[:, 0, :, i] - rivals[:, 0, :, j]
+            t = (rivals[:, 1, :, j] - rivals[:, 1, :, i]) / slope  # ±inf or NaN where they never tie
+            inside = (t > low[:, None] + _MERGED) & (t < high[:, None] - _MERGED)
+            piece, unit = inside.nonzero(as_tuple=True)
+            t = t[piece, unit]
+            if count > 2:
+                values = rivals[piece, 0, unit] * t[:, None] + rivals[piece, 1, unit]
+                size = values[values.isfinite()].abs().max() if len(values) else 0.0
+                top = values[:, i] >= values.amax(dim=1) - 1e-12 * size
+                piece, t = piece[top], t[top]
+            pieces.append(piece)
+            times.append(t)
+    return torch.cat(pieces), torch.cat(times)
+
+
+def _rivals(kink: Kink) -> int:
+    return 2 if isinstance(kink, Slopes) else kink.windows.shape[1]
+
+
+def read_pair(model: nn.Module, x: Tensor, x2: Tensor) -> tuple[Network, Tensor, Tensor]:
+    """The network, and both batches in float64, once they fit each other."""
+    check_inputs("x2", x2)
+    if x.shape != x2.shape:
+        raise ValueError(f"x has shape {list(x.shape)}, but x2 has {list(x2.shape)}")
+    network = read(model, x)
+    return network, network.double(x), network.double(x2)
