@@ -1,4 +1,4 @@
-"""What is CONTROLLED: networks trained to a margin that is asked for (farhang, §3.2).
+"""What is CONTROLLED: networks trained to a margin that is asked for, and twins of one margin (farhang, §3.2, §4.2).
 
 reached = wm.control.normalized_margin(model, data, target=1.0)
 reached.margins, reached.share, reached.steps
@@ -6,6 +6,8 @@ reached.margins, reached.share, reached.steps
 
 from __future__ import annotations
 
+from widemargin.control.attacked import AttackedTwins, attacked_twins
 from widemargin.control.recipe import Controlled, normalized_margin
+from widemargin.control.twins import Twins, rejection_twins
 
-__all__ = ["Controlled", "normalized_margin"]
+__all__ = ["AttackedTwins", "Controlled", "Twins", "attacked_twins", "normalized_margin", "rejection_twins"]

@@ -1,0 +1,38 @@
+"""Accuracies of many networks, on inputs that are projected as the recipe projects them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from widemargin.data import to_sphere
+from widemargin.data.samples import Samples
+from widemargin.modes import evaluating
+from widemargin.places import scores_of
+from widemargin.types import is_binary
+
+
+@torch.no_grad()
+def accuracies(networks: Sequence[nn.Module], samples: Samples) -> Float[Tensor, " networks"]:
+    """The part of `samples` that each network classifies, after projection to the sphere of radius √d_0."""
+    points = on_the_sphere(samples, networks[0])
+    found = []
+    for network in networks:
+        right = 0
+        with evaluating(network):
+            for x, y in zip(points.x.split(4096), points.y.split(4096)):
+                f = scores_of(network(x))
+                right += int((f.reshape(-1) * y > 0).sum() if is_binary(f) else (f.argmax(dim=1) == y).sum())
+        found.append(right / len(points))
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def on_the_sphere(samples: Samples, like: nn.Module) -> Samples:
+    """`samples` on the sphere of radius √d_0, where the weights of `like` are and in their dtype."""
+    if not isinstance(samples, Samples):
+        raise TypeError(f"expected data.Samples, got a {type(samples).__name__}")
+    weight = next(like.parameters())
+    return Samples(to_sphere(samples.x.to(weight.device, weight.dtype)), samples.y.to(weight.device))

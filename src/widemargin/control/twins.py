@@ -1,0 +1,235 @@
+"""Twins by rejection: a sampled network, and one trained to the same outputs (farhang §4.2, Experiment 2)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from widemargin.control.accuracy import accuracies, on_the_sphere
+from widemargin.data.samples import Samples
+from widemargin.data.seeds import generator
+from widemargin.losses.target import Target
+from widemargin.margins.normalized import weights
+from widemargin.places import scores_of
+from widemargin.training import population
+from widemargin.training.optimizers import Nero
+from widemargin.training.schedules import Constant, Schedule
+
+_BYTES_AT_ONCE = {"cpu": 1 << 27}
+_BYTES_ELSEWHERE = 1 << 33
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Twins:
+    """Pairs of networks with the same outputs on a training set: `sampled` ones, and `trained` ones.
+
+    `drawn` networks were looked at, of which `classified` had all labels right and `flipped` all of them wrong;
+    `steps` and `losses` are those of the trained twins, and `until` what their losses had to fall below.
+    """
+
+    sampled: list[nn.Module]
+    trained: list[nn.Module]
+    sampled_outputs: Float[Tensor, "pairs points"]
+    trained_outputs: Float[Tensor, "pairs points"]
+    drawn: int
+    classified: int
+    flipped: int
+    steps: list[int]
+    losses: list[float]
+    until: float
+    sampled_accuracies: Float[Tensor, " pairs"] | None
+    trained_accuracies: Float[Tensor, " pairs"] | None
+
+    @property
+    def acceptance(self) -> float:
+        """The part of the drawn networks that was accepted."""
+        return (self.classified + self.flipped) / self.drawn
+
+    @property
+    def errors(self) -> Float[Tensor, " pairs"]:
+        """‖f_trained − f_sampled‖₂/‖f_sampled‖₂ over the training points, of every pair."""
+        differences = torch.linalg.vector_norm(self.trained_outputs - self.sampled_outputs, dim=1)
+        return differences / torch.linalg.vector_norm(self.sampled_outputs, dim=1)
+
+    @property
+    def worst(self) -> float:
+        """The largest of them, as in Table 1, which does not say relative to what."""
+        return float(self.errors.max())
+
+    @property
+    def reached(self) -> Bool[Tensor, " pairs"]:
+        """Which trained twins came below `until`."""
+        return torch.tensor([loss < self.until for loss in self.losses])
+
+    def __str__(self) -> str:
+        said = (
+            f"{len(self.sampled)} pairs out of {self.drawn} draws ({self.classified} right, {self.flipped} flipped); "
+            f"{int(self.reached.sum())} trained to a loss below {self.until:g}; worst relative error {self.worst:.3g}"
+        )
+        if self.sampled_accuracies is None or self.trained_accuracies is None:
+            return said
+        sampled, trained = self.sampled_accuracies.mean(), self.trained_accuracies.mean()
+        return f"{said}; test accuracy {sampled:.2%} sampled, {trained:.2%} trained"
+
+
+def rejection_twins(
+    builder: Callable[[], nn.Module],
+    train: Samples,
+    *,
+    pairs: int,
+    test: Samples | None = None,
+    seed: int = 0,
+    until: float = 1e-6,
+    steps: int = 20_000,
+    optimizer: Nero = Nero(),  # noqa: B008 (both are frozen values)
+    schedule: Schedule = Constant(),  # noqa: B008
+    most_draws: int = 10_000_000,
+    device: str | torch.device | None = None,
+    progress: bool | None = None,
+) -> Twins:
+    """Draw networks until `pairs` of them classify `train`, and train a twin to the outputs of each.
+
+    Sampling: every weight is N(0, 1), then W_l ← W_l·√d_l/‖W_l‖_F, until sign f(x_i) = y_i for all points; a network
+    with all signs wrong is accepted too, with the sign of its last layer changed (errata 6). Training: fresh networks,
+    by Nero on the full batch, until the mean of (f_trained(x_i) − f_sampled(x_i))² is below `until` (1e-6 in A.3).
+    Both have ‖W_l‖_F = √d_l and inputs of norm √d_0, so that their Frobenius-normalized margins are their outputs.
+
+    All networks are kept. Where they are too large for that, ask for a few pairs at a time, with different seeds.
+
+    Args:
+        builder: gives a network without biases and with one output, such as `models.farhang_mlp(outputs=1, depth=7)`.
+        train: a tiny binary training set, labels ±1: about one draw in 2^(n−1) is accepted, or fewer.
+        pairs: how many.
+        test: to measure the accuracies of both on.
+        seed: of the draws and of the fresh networks. The draws are those of the device: a GPU draws others than a CPU.
+        until: see above.
+        steps: a twin that is not there after so many steps stays as it is; `Twins.reached` says which.
+        optimizer: of the training.
+        schedule: of its learning rate, (step, steps) → factor.
+        most_draws: after so many draws it is an error not to have enough.
+        device: where to draw and to train; by default where `builder` puts its networks. The networks stay there.
+        progress: show bars; by default on a terminal only.
+    """
+    if isinstance(pairs, bool) or not isinstance(pairs, int) or pairs < 1:
+        raise ValueError(f"pairs is {pairs!r}, expected an integer >= 1")
+    if isinstance(most_draws, bool) or not isinstance(most_draws, int) or most_draws < pairs:
+        raise ValueError(f"most_draws is {most_draws!r}, expected an integer >= pairs, which is {pairs}")
+    base = builder()
+    names = _weight_names(base)
+    where = next(base.parameters()).device if device is None else torch.device(device)
+    base = base.to(where).eval()
+    points = on_the_sphere(train, base)
+    if not bool(((points.y == 1) | (points.y == -1)).all()) or not points.y.is_floating_point():
+        raise ValueError("train has labels other than -1.0 and +1.0, expected a binary training set")
+    with torch.no_grad():
+        shape = scores_of(base(points.x)).shape
+    if shape.numel() != len(points):
+        raise ValueError(f"builder gives networks that answer {list(shape)}, expected one output for each sample")
+    found = _sample(base, names, points, pairs=pairs, seed=seed, most=most_draws)
+    fresh = population.build(builder, [_seed(seed, number) for number in range(pairs)])
+    alphas = found.outputs * points.y  # = |f(x_i)|, as all signs are right
+    trained = population.fit(
+        [network.to(where) for network in fresh],
+        points,
+        loss=[Target(alpha=tuple(row)) for row in alphas.tolist()],
+        optimizer=optimizer,
+        steps=steps,
+        batch_size=None,
+        schedule=schedule,
+        until=until,
+        progress=progress,
+    )
+    return Twins(
+        sampled=found.networks,
+        trained=trained.networks,
+        sampled_outputs=found.outputs,
+        trained_outputs=torch.stack([_outputs(network, points.x) for network in trained.networks]),
+        drawn=found.drawn,
+        classified=found.classified,
+        flipped=pairs - found.classified,
+        steps=trained.steps,
+        losses=trained.losses,
+        until=until,
+        sampled_accuracies=None if test is None else accuracies(found.networks, test),
+        trained_accuracies=None if test is None else accuracies(trained.networks, test),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sampled:
+    networks: list[nn.Module]
+    outputs: Tensor
+    drawn: int
+    classified: int
+
+
+@torch.no_grad()
+def _sample(base: nn.Module, names: list[str], points: Samples, *, pairs: int, seed: int, most: int) -> _Sampled:
+    """Draw many networks at once and keep those that classify all points, in the order they were drawn."""
+    tensors = dict(base.named_parameters())
+    like = tensors[names[0]]
+    numbers = torch.Generator(device=like.device).manual_seed(_seed(seed, -1))
+    size = sum(tensors[name].numel() for name in names) * like.element_size()
+    at_once = max(1, min(4096, _BYTES_AT_ONCE.get(like.device.type, _BYTES_ELSEWHERE) // size))
+    networks: list[nn.Module] = []
+    outputs: list[Tensor] = []
+    drawn = classified = 0
+    while len(networks) < pairs:
+        count = min(at_once, most - drawn)
+        if count == 0:
+            raise ValueError(
+                f"most_draws is {most}, after which {len(networks)} of {pairs} networks that classify the "
+                f"{len(points)} training points were found: expected fewer points, fewer pairs, or more draws"
+            )
+        stack = {name: _drawn(tensors[name], count, numbers) for name in names}
+        f = vmap(lambda w: scores_of(functional_call(base, w, (points.x,))))(stack).view(count, -1)
+        signs = f.sign() * points.y
+        right, wrong = (signs == 1).all(dim=1), (signs == -1).all(dim=1)
+        for row in (right | wrong).nonzero().flatten().tolist():
+            network = copy.deepcopy(base)
+            for name in names:
+                network.get_parameter(name).copy_(stack[name][row])
+            if bool(wrong[row]):
+                network.get_parameter(names[-1]).neg_()
+            networks.append(network)
+            outputs.append(f[row] if bool(right[row]) else -f[row])
+            classified += int(right[row])
+            if len(networks) == pairs:
+                drawn += row + 1
+                break
+        else:
+            drawn += count
+    return _Sampled(networks=networks, outputs=torch.stack(outputs), drawn=drawn, classified=classified)
+
+
+def _drawn(like: Tensor, count: int, numbers: torch.Generator) -> Tensor:
+    """`count` weights of N(0, 1), each of Frobenius norm √d_l."""
+    drawn = torch.randn(count, *like.shape, generator=numbers, dtype=like.dtype, device=like.device)
+    norms = torch.linalg.vector_norm(drawn.flatten(1), dim=1)
+    return drawn.mul_((math.sqrt(len(like)) / norms).view(-1, *[1] * like.ndim))
+
+
+def _weight_names(network: nn.Module) -> list[str]:
+    """The parameters to draw; the last of them is the matrix of the output."""
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"builder gives a {type(network).__name__}, expected an nn.Module")
+    # An error of one sentence for biases, BatchNorm and whatever else has numbers of its own.
+    return [f"{layer}.weight" if layer else "weight" for layer, _ in weights(network)]
+
+
+def _outputs(network: Any, x: Tensor) -> Tensor:
+    network.eval()
+    with torch.no_grad():
+        return scores_of(network(x)).reshape(-1)
+
+
+def _seed(seed: int, number: int) -> int:
+    return generator(f"twin {number}", seed).initial_seed()
