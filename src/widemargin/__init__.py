@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from widemargin import (
         attacks,
+        bounds,
         control,
         data,
         geometry,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _ROOMS = (
     "attacks",
+    "bounds",
     "control",
     "data",
     "geometry",
@@ -50,6 +52,7 @@ _NAMES = {"fit": "widemargin.training.fit", "measure": "widemargin.margins.measu
 __all__ = [
     "__version__",
     "attacks",
+    "bounds",
     "control",
     "data",
     "fit",

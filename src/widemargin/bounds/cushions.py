@@ -1,0 +1,186 @@
+"""How much a network damps noise on real data: layer and interlayer cushions, activation contraction (odn, Def. 1–3).
+
+f^i is the output of weight layer i before its activation, φ(f^i) what enters the next weight layer: activations and
+pools alike. All norms are taken in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import norms
+from widemargin.bounds.chain import Chain, chain_of, layers, like_weights
+from widemargin.margins.normalized import Biases
+from widemargin.modes import evaluating
+from widemargin.places import uncompiled, unwrap
+
+EXACT_UNITS = 2048
+"""Up to so many units above the first layer, Jacobian norms are exact by default: one backward pass a unit."""
+DEFAULT_PROBES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interlayer:
+    """μ_{i,j}, and ‖J^{i,j}‖_F at the sample where it is smallest, with its standard error (0 where it is exact)."""
+
+    lower: str
+    upper: str
+    cushion: float
+    norm: float
+    standard_error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cushions:
+    """The cushions of a network on a data set; `probes` is 0 where the Jacobian norms are exact."""
+
+    layer: dict[str, float]
+    minimal: dict[str, float]
+    interlayer: tuple[Interlayer, ...]
+    contraction: float
+    width: int
+    probes: int
+
+
+def cushions(
+    model: nn.Module,
+    x: Tensor,
+    *,
+    probes: int | None = None,
+    seed: int = 0,
+    batch_size: int = 256,
+    biases: Biases = "refuse",
+) -> Cushions:
+    """Layer cushions, interlayer cushions and activation contraction of a network on data (odn, Definitions 1 to 3).
+
+    The largest μ_i and μ_{i,j}, and the smallest c, with for every sample
+
+        μ_i ‖W_i‖_F ‖φ(f^{i−1})‖ ≤ ‖f^i‖,   μ_{i,j} ‖J^{i,j}‖_F ‖f^i‖ ≤ ‖f^j‖,   ‖φ(f^i)‖ ≥ ‖f^i‖/c,
+
+    and μ_{i→} = min{1/√ρ, min_{j>i} μ_{i,j}}, with ρ the largest number of output units of a layer. Erratum 6: the
+    paper prints ‖φ(f^{i−1})‖ in the second one, but J^{i,j} acts on f^i, as in Arora et al. 2018.
+
+    ‖J‖_F is exact, one backward pass for each unit, or the root of the mean of ‖Jᵀz‖² over random signs z, which is an
+    unbiased estimate of ‖J‖_F². The smallest cushion of many samples is then taken among noisy ones, and is low rather
+    than high.
+
+    Args:
+        model: a chain of layers without biases, see `chain.chain_of`.
+        x: the training inputs.
+        probes: random z a layer; 0 for exact norms; by default exact on networks of at most 2048 units above the
+            first layer, else 64.
+        seed: of the probes.
+        batch_size: samples at a time.
+        biases: refuse a network with biases, or run it with them, where cushions may exceed 1.
+    """
+    check_probes(probes, batch_size)
+    return measured(chain_of(model, x, biases=biases), model, x, probes=probes, seed=seed, batch_size=batch_size)
+
+
+def measured(chain: Chain, model: nn.Module, x: Tensor, *, probes: int | None, seed: int, batch_size: int) -> Cushions:
+    """`cushions`, of a network whose chain is known."""
+    weights = chain.weights
+    if probes is None:
+        probes = 0 if sum(link.units for link in weights[1:]) <= EXACT_UNITS else DEFAULT_PROBES
+    network = unwrap(model)
+    generator = torch.Generator().manual_seed(seed)
+    frobenius = [link.frobenius for link in weights]
+    layer = [math.inf] * len(weights)
+    between: dict[tuple[int, int], Interlayer] = {}
+    contraction = 1.0
+    for batch in x.split(batch_size):
+        with evaluating(network), uncompiled(network), torch.enable_grad():
+            inputs, outputs = _run(network, chain, like_weights(network, batch))
+            before = [norms.lp(h.detach().double(), 2.0) for h in inputs]
+            after = [norms.lp(h.detach().double(), 2.0) for h in outputs]
+            for i, size in enumerate(frobenius):
+                layer[i] = min(layer[i], float(_ratio(after[i], size * before[i]).min()))
+                if i + 1 < len(weights):
+                    contraction = max(contraction, float(_ratio(after[i], before[i + 1], empty=1.0).max()))
+            for j in range(1, len(weights)):
+                for i, (squared, error) in enumerate(_jacobian_norms(outputs, j, probes, generator)):
+                    mu = _ratio(after[j], squared.sqrt() * after[i])
+                    worst = int(mu.argmin())
+                    if (i, j) not in between or float(mu[worst]) < between[i, j].cushion:
+                        norm = float(squared[worst].sqrt())
+                        between[i, j] = Interlayer(
+                            lower=weights[i].name,
+                            upper=weights[j].name,
+                            cushion=float(mu[worst]),
+                            norm=norm,
+                            # of a root: d√s = ds/(2√s)
+                            standard_error=float(error[worst]) / (2 * norm) if norm else 0.0,
+                        )
+    width = max(link.units for link in weights)
+    names = [link.name for link in weights]
+    return Cushions(
+        layer=dict(zip(names, layer, strict=True)),
+        minimal={
+            name: min([width**-0.5, *(m.cushion for (low, _), m in between.items() if low == i)])
+            for i, name in enumerate(names)
+        },
+        interlayer=tuple(between[key] for key in sorted(between)),
+        contraction=contraction,
+        width=width,
+        probes=probes,
+    )
+
+
+def check_probes(probes: int | None, batch_size: int) -> None:
+    """Raise unless both are counts that `cushions` can use."""
+    if probes is not None and (isinstance(probes, bool) or not isinstance(probes, int) or probes < 0 or probes == 1):
+        raise ValueError(f"probes is {probes!r}, expected 0 for exact norms, or at least 2")
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size!r}, expected a positive number of samples")
+
+
+def _run(network: nn.Module, chain: Chain, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """What enters and what leaves every weight layer, in one graph."""
+    inputs, outputs = [], []
+    h = x.detach().requires_grad_()  # so that the first layer is in the graph also where no weight takes a gradient
+    h = h.clone()
+    for (_, module), link in zip(layers(network), chain.links, strict=True):
+        if link.is_weight:
+            inputs.append(h)
+            h = module(h)
+            outputs.append(h)
+            h = h.clone()  # an activation in place must not write over what is kept
+        else:
+            h = module(h)
+    return inputs, outputs
+
+
+def _jacobian_norms(
+    outputs: list[Tensor], j: int, probes: int, generator: torch.Generator
+) -> list[tuple[Tensor, Tensor]]:
+    """For every i < j: ‖J^{i,j}‖_F² of each sample, and its standard error."""
+    target = outputs[j].flatten(1)
+    lower = outputs[:j]
+    units = target.shape[1]
+    total = [torch.zeros(len(target), dtype=torch.float64, device=target.device) for _ in lower]
+    squares = [torch.zeros_like(t) for t in total]
+    for k in range(probes or units):
+        if probes:
+            signs = torch.randint(0, 2, target.shape, generator=generator)
+            z = (2 * signs - 1).to(target)
+        else:
+            z = torch.zeros_like(target)
+            z[:, k] = 1.0
+        for t, s, gradient in zip(total, squares, torch.autograd.grad(target, lower, z, retain_graph=True)):
+            size = norms.lp(gradient.double(), 2.0).square()
+            t += size
+            s += size.square()
+    if not probes:
+        return [(t, torch.zeros_like(t)) for t in total]
+    means = [t / probes for t in total]
+    errors = [((s / probes - m.square()).clamp(min=0) / (probes - 1)).sqrt() for s, m in zip(squares, means)]
+    return list(zip(means, errors, strict=True))
+
+
+def _ratio(above: Tensor, below: Tensor, *, empty: float = math.inf) -> Tensor:
+    """Their quotient; where both are 0 the inequality asks nothing, and `empty` stands for that."""
+    return torch.where((above == 0) & (below == 0), torch.full_like(above, empty), above / below)

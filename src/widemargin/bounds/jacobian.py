@@ -1,0 +1,95 @@
+"""The Jacobian bound of the input margin, estimated along directions (sokolic, 19)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import norms
+from widemargin.bounds.chain import like_weights
+from widemargin.bounds.kinds import Estimate
+from widemargin.margins.output import differences
+from widemargin.modes import evaluating
+from widemargin.places import scores_of, uncompiled
+from widemargin.types import PerExample, is_binary
+
+_REACH = 2.0
+"""How far to walk, in linearised distances: where the Jacobian is constant the bound lies at 1."""
+
+
+def jacobian_estimate(
+    network: nn.Module, x: Tensor, labels: Tensor, directions: int, steps: int, seed: int, batch_size: int
+) -> Estimate:
+    """The smallest t with ‖∇̄(f_y − f_c)‖_2·t ≥ f_y − f_c, ∇̄ averaged from x to x + t·u, over directions u.
+
+    That is r^J = 1 of (17) along u, with v = v_y − v_c and c the class of smallest linearised distance. u is the
+    descending gradient and `directions` random unit vectors. The walk goes to twice the linearised distance, which is
+    the answer where nothing is met on the way. Exact where the scores are affine. NaN where x has no gradient, 0 where
+    it is misclassified.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts = []
+    with evaluating(network), uncompiled(network), torch.enable_grad():
+        for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
+            inputs = like_weights(network, batch)
+            parts.append(_along(network, inputs, y.to(inputs.device), directions, steps, generator))
+    return Estimate(what=f"Jacobian bound (19) along {directions + 1} directions", values=torch.cat(parts))
+
+
+def _along(
+    network: nn.Module, x: Tensor, y: Tensor, directions: int, steps: int, generator: torch.Generator
+) -> PerExample:
+    other, gap, first = _nearest(network, x, y)
+    slope = norms.lp(first.double(), 2.0)
+    linear = gap / torch.where(slope > 0, slope, torch.nan)
+    shape = (-1, *[1] * (x.ndim - 1))
+    best = _REACH * linear
+    for k in range(directions + 1):
+        u = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x) if k else -first
+        u = u / norms.lp(u, 2.0).clamp(min=torch.finfo(u.dtype).tiny).view(shape)
+        total, previous = torch.zeros_like(first, dtype=torch.float64), first.double()
+        before = torch.zeros_like(gap)
+        found = torch.full_like(gap, torch.inf)
+        for step in range(1, steps + 1):
+            t = _REACH * linear * step / steps
+            here = _gradient(network, x + t.nan_to_num().to(x.dtype).view(shape) * u, y, other).double()
+            total += (previous + here) / 2  # the trapezoid rule
+            previous = here
+            now = norms.lp(total, 2.0) / step * t
+            # Linear between the two steps: exact where the Jacobian does not change.
+            part = ((gap - before) / (now - before)).clamp(0, 1)
+            crossed = t - (1 - part) * _REACH * linear / steps
+            found = torch.where((now >= gap) & found.isinf(), crossed, found)
+            before = now
+        best = torch.minimum(best, found)
+    return torch.where(gap > 0, best, torch.zeros_like(best))
+
+
+def _nearest(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The other class of smallest linearised distance (0 in a binary network), f_y − f_c, and its gradient."""
+    x = x.detach().requires_grad_()
+    scores = scores_of(network(x))
+    margin = differences(scores, y, classes=1)[:, 0]
+    if is_binary(scores):
+        (gradient,) = torch.autograd.grad(margin.sum(), x)
+        return torch.zeros_like(y, dtype=torch.long), margin.detach().double(), gradient
+    gaps = scores.gather(1, y[:, None].long()) - scores
+    gradients = [torch.autograd.grad(column.sum(), x, retain_graph=True)[0] for column in gaps.unbind(dim=1)]
+    slopes = torch.stack([norms.lp(g.double(), 2.0) for g in gradients], dim=1)
+    distances = gaps.detach().double() / torch.where(slopes > 0, slopes, torch.nan)
+    other = distances.nan_to_num(nan=torch.inf).scatter(1, y[:, None].long(), torch.inf).argmin(dim=1)
+    # A misclassified sample has a class ahead of its own; so has then the one of smallest signed distance.
+    gap = torch.where(margin.detach() > 0, gaps.detach().gather(1, other[:, None])[:, 0], margin.detach())
+    rows = torch.arange(len(x), device=x.device)
+    return other, gap.double(), torch.stack(gradients, dim=1)[rows, other]
+
+
+def _gradient(network: nn.Module, x: Tensor, y: Tensor, other: Tensor) -> Tensor:
+    x = x.detach().requires_grad_()
+    scores = scores_of(network(x))
+    if is_binary(scores):
+        gap = scores.reshape(-1) * y
+    else:
+        gap = (scores.gather(1, y[:, None].long()) - scores.gather(1, other[:, None]))[:, 0]
+    (gradient,) = torch.autograd.grad(gap.sum(), x)
+    return gradient

@@ -1,0 +1,212 @@
+"""The generalization bound of the optimal margin distribution loss (odn, Theorem 1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import norms, places
+from widemargin.bounds.chain import SHAPES, Link, chain_of, like_weights
+from widemargin.bounds.cushions import Cushions, check_probes, measured
+from widemargin.bounds.result import Assumption, Bound
+from widemargin.margins.distance import distance
+from widemargin.margins.normalized import Biases
+from widemargin.modes import evaluating
+from widemargin.types import Labels
+
+CushionForm = Literal["printed", "squared"]
+LogForm = Literal["printed", "proof"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OdnLayer:
+    """A layer's share of the sum: stable_rank/(μ_i μ_{i→}), the denominator squared where that form was asked for."""
+
+    name: str
+    stable_rank: float
+    cushion: float
+    minimal_cushion: float
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OdnBound(Bound):
+    """`value` = L̂_{r,θ} + √(complexity + log), with every term of it."""
+
+    value: float
+    empirical_loss: float
+    complexity: float
+    log: float
+    ratio: float
+    r: float
+    theta: float
+    delta: float
+    depth: int
+    layers: tuple[OdnLayer, ...]
+    cushions: Cushions
+    cushion_form: CushionForm
+    log_form: LogForm
+    samples: int
+    share_within: float
+    without_margin: int
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def source(self) -> str:
+        """The theorem, and what of it is left out of the value."""
+        return "odn, Theorem 1, with constant 1; r and θ are distances in input space, its Lemma 1 is about scores"
+
+    @property
+    def terms(self) -> dict[str, float | int]:
+        """Every term, by its name in the paper."""
+        return {
+            "L̂_r,θ": self.empirical_loss,
+            "c²L²ρ ln(Lρ)((r+θ)/(r−θ))²Σ/m": self.complexity,
+            "ln term": self.log,
+            "((r+θ)/(r−θ))²": self.ratio,
+            "c": self.cushions.contraction,
+            "L": self.depth,
+            "ρ": self.cushions.width,
+            **{f"stable rank at {layer.name}": layer.stable_rank for layer in self.layers},
+            **{f"μ_i at {layer.name}": layer.cushion for layer in self.layers},
+            **{f"μ_i→ at {layer.name}": layer.minimal_cushion for layer in self.layers},
+            "largest s.e. of ‖J‖_F": max((i.standard_error for i in self.cushions.interlayer), default=0.0),
+            "share ‖f‖ ≤ r+θ": self.share_within,
+            "m": self.samples,
+        }
+
+
+def odn(
+    model: nn.Module,
+    x: Tensor,
+    labels: Labels,
+    *,
+    r: float,
+    theta: float,
+    delta: float = 0.05,
+    cushion_form: CushionForm = "printed",
+    log_form: LogForm = "printed",
+    probes: int | None = None,
+    seed: int = 0,
+    batch_size: int = 256,
+    biases: Biases = "refuse",
+) -> OdnBound:
+    """L_0 ≤ L̂_{r,θ} + √((c²L²ρ ln(Lρ)(r+θ)² Σ_i ‖W_i‖_F²/(‖W_i‖_2² μ_i μ_{i→}) + ln(Lm/δ)) / (m(r−θ)²)) (Theorem 1).
+
+    L̂_{r,θ} is the share of samples whose linearised distance at the input, f_y − max f_i over the l_2 norm of its
+    gradient (the printed one lacks the norm bars), is ≤ r−θ or ≥ r+θ; a sample without a gradient counts as
+    outside the band. The theorem is up to a constant, taken as 1 here. It assumes ‖f(x)‖_2 ≤ r+θ with ‖W_L‖_2 = 1: the
+    scores are divided by ‖W_L‖_2 and the share of samples where that holds is reported. r and θ are distances in input
+    space while Lemma 1 is about scores (errata 7).
+
+    Args:
+        model: a chain of layers without biases, see `chain.chain_of`.
+        x: the training inputs.
+        labels: class indices, or ±1 for a network with one output.
+        r: the centre of the band without loss.
+        theta: its half-width, 0 < θ < r.
+        delta: the probability that the bound fails.
+        cushion_form: μ_i μ_{i→} as printed, or squared as in Arora et al. 2018 (errata 6).
+        log_form: ln(Lm/δ) divided by m(r−θ)² as printed, or by m as the proof has it; for r−θ > 1 the printed value
+            is the smaller one, and too small (errata 7).
+        probes: random vectors of the interlayer Jacobians, 0 for exact norms, see `cushions.cushions`.
+        seed: of the probes.
+        batch_size: samples at a time.
+        biases: refuse a network with biases, or run it with them and leave them out of the norms.
+    """
+    _check(r, theta, delta, cushion_form, log_form)
+    check_probes(probes, batch_size)
+    chain = chain_of(model, x, biases=biases)
+    distances, sizes = _margins(model, x, labels, batch_size)
+    found = measured(chain, model, x, probes=probes, seed=seed, batch_size=batch_size)
+    layers = []
+    for link in chain.weights:
+        product = found.layer[link.name] * found.minimal[link.name]
+        product = product**2 if cushion_form == "squared" else product
+        rank = (link.frobenius / link.lipschitz) ** 2
+        layers.append(
+            OdnLayer(
+                name=link.name,
+                stable_rank=rank,
+                cushion=found.layer[link.name],
+                minimal_cushion=found.minimal[link.name],
+                share=rank / product if product > 0 else math.inf,
+            )
+        )
+    depth, m = len(layers), len(x)
+    ratio = ((r + theta) / (r - theta)) ** 2
+    summed = sum(layer.share for layer in layers)
+    complexity = found.contraction**2 * depth**2 * found.width * math.log(depth * found.width) * ratio * summed / m
+    log = math.log(depth * m / delta) / m / ((r - theta) ** 2 if log_form == "printed" else 1.0)
+    inside = (distances > r - theta) & (distances < r + theta)
+    loss = float((~inside).double().mean())
+    within = float((sizes / chain.weights[-1].lipschitz <= r + theta).double().mean())
+    return OdnBound(
+        value=loss + math.sqrt(complexity + log),
+        empirical_loss=loss,
+        complexity=complexity,
+        log=log,
+        ratio=ratio,
+        r=float(r),
+        theta=float(theta),
+        delta=delta,
+        depth=depth,
+        layers=tuple(layers),
+        cushions=found,
+        cushion_form=cushion_form,
+        log_form=log_form,
+        samples=m,
+        share_within=within,
+        without_margin=int(distances.isnan().sum()),
+        assumptions=(
+            chain.no_biases,
+            Assumption(
+                text="‖f(x)‖_2 ≤ r+θ with ‖W_L‖_2 = 1",
+                holds=within == 1.0,
+                found=f"on {100 * within:.1f} % of the samples",
+            ),
+            Assumption(
+                text="activations are plain ReLUs",
+                holds=_only_relus(chain.links),
+                found=", ".join(sorted({type(k.module).__name__ for k in chain.links if not k.is_weight})) or "none",
+            ),
+        ),
+    )
+
+
+def _only_relus(links: tuple[Link, ...]) -> bool:
+    return all(link.is_weight or isinstance(link.module, (nn.ReLU, *SHAPES)) for link in links)
+
+
+def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
+    """The linearised l_2 distance at the input, and ‖f(x)‖_2, of every sample."""
+    network = places.unwrap(model)
+    if len(labels) != len(x):
+        raise ValueError(f"labels has {len(labels)} entries, but x has {len(x)} samples")
+    distances, sizes = [], []
+    with evaluating(network), places.uncompiled(network), torch.enable_grad():
+        for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
+            batch = like_weights(network, batch)
+            with places.watch(network, (places.INPUT,)) as at:
+                scores = places.scores_of(network(batch))
+            distances.append(distance(scores, y.to(scores.device), at=at)[places.INPUT].detach().double())
+            sizes.append(norms.lp(scores.detach().double().reshape(len(batch), -1), 2.0))
+    return torch.cat(distances), torch.cat(sizes)
+
+
+def _check(r: float, theta: float, delta: float, cushion_form: str, log_form: str) -> None:
+    for name, value in (("r", r), ("theta", theta), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise ValueError(f"{name} is {value!r}, expected a positive number")
+    if not theta < r:
+        raise ValueError(f"theta is {theta}, expected a half-width below r, which is {r}")
+    if not delta < 1:
+        raise ValueError(f"delta is {delta}, expected a probability below 1")
+    if cushion_form not in ("printed", "squared"):
+        raise ValueError(f"cushion_form is {cushion_form!r}, expected 'printed' or 'squared'")
+    if log_form not in ("printed", "proof"):
+        raise ValueError(f"log_form is {log_form!r}, expected 'printed' or 'proof'")

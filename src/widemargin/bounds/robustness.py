@@ -1,0 +1,157 @@
+"""The generalization error of a classifier with an input margin (sokolic, Theorems 1 and 4); growth with depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from widemargin.bounds.covering import Covering, Measured
+from widemargin.bounds.kinds import Certificate, Estimate
+from widemargin.bounds.result import Assumption, Bound, power
+
+_LN2 = math.log(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustnessBound(Bound):
+    """`value` = ε + M√((2K ln 2 + 2 ln(1/δ))/m) with K = classes·N_{γ/2}, ε = 0 and M = 1 for the 0-1 loss.
+
+    The number of balls is kept as its logarithm: in many dimensions no float holds it.
+    """
+
+    value: float
+    margin: float
+    log_covering: float
+    covering: Covering
+    classes: int
+    delta: float
+    samples: int
+    certified: bool
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def source(self) -> str:
+        """The theorem, and whether margin and cover are proved."""
+        kind = "" if self.certified else ", an ESTIMATE: its margin or its cover is not proved"
+        return f"robustness bound of the generalization error (sokolic, Theorems 1 and 4){kind}"
+
+    @property
+    def terms(self) -> dict[str, float | int]:
+        """Every term, by its name in the paper."""
+        return {
+            "γ": self.margin,
+            "ln N_γ/2": self.log_covering,
+            "ln K": math.log(self.classes) + self.log_covering,
+            "ε": 0.0,
+            "M": 1.0,
+            "δ": self.delta,
+            "m": self.samples,
+        }
+
+
+def robustness(
+    margins: Certificate | Estimate,
+    x: Tensor,
+    *,
+    classes: int,
+    covering: Covering,
+    delta: float = 0.05,
+) -> RobustnessBound:
+    """|l_exp − l_emp| ≤ ε + M√((2K ln 2 + 2 ln(1/δ))/m), K = classes·N_{γ/2}, with probability 1 − δ (Theorem 1).
+
+    A classifier whose training samples all have an input margin above γ is (2N_{γ/2}, 0)-robust (Theorem 4; errata 5:
+    the number of classes times N for more than two). γ is the smallest margin given; where one is 0 (a misclassified
+    sample) there is none, and the value is infinite. The loss is the 0-1 loss: M = 1, ε = 0.
+
+    Args:
+        margins: of the training samples, from `input_margin`.
+        x: the training inputs.
+        classes: number of classes.
+        covering: `GaussianMixture`, `SparseDictionary`, or `Measured` from the data greedily.
+        delta: the probability that the bound fails.
+    """
+    if not isinstance(margins, Certificate | Estimate):
+        raise TypeError(f"margins is a {type(margins).__name__}, expected a Certificate or an Estimate")
+    if len(margins.values) != len(x):
+        raise ValueError(f"margins has {len(margins.values)} entries, but x has {len(x)} samples")
+    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+        raise ValueError(f"classes is {classes!r}, expected a number of classes, at least 2")
+    if not 0 < delta < 1:
+        raise ValueError(f"delta is {delta}, expected a probability between 0 and 1")
+    values = margins.values.double()
+    positive = int((values > 0).sum())
+    gamma = float(values.min()) if positive == len(values) else 0.0  # NaN, no estimate, is no margin either
+    log_covering = covering.log_number(gamma / 2, x) if gamma > 0 else math.inf
+    balls = classes * power(math.e, log_covering)
+    measured = isinstance(covering, Measured)
+    return RobustnessBound(
+        value=math.sqrt((2 * balls * _LN2 - 2 * math.log(delta)) / len(x)),
+        margin=gamma,
+        log_covering=log_covering,
+        covering=covering,
+        classes=classes,
+        delta=delta,
+        samples=len(x),
+        certified=isinstance(margins, Certificate) and not measured,
+        assumptions=(
+            Assumption(
+                text="every training sample has an input margin above γ > 0",
+                holds=positive == len(values),
+                found=f"{positive} of {len(values)} have one, by {margins.name}",
+            ),
+            Assumption(
+                text="N balls cover the space of inputs",
+                holds=None,
+                found="counted on the samples" if measured else f"supposed: {covering}",
+            ),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """(21) and (22) by depth, each with constant 1."""
+
+    depths: tuple[int, ...]
+    frobenius: tuple[float, ...]
+    robustness: tuple[float, ...]
+
+
+def growth(
+    depths: Sequence[int],
+    margins: Sequence[float],
+    x: Tensor,
+    *,
+    covering: Covering,
+    product: float = 1.0,
+    classifier: float = 1.0,
+    samples: int | None = None,
+) -> Growth:
+    """2^L‖v‖_2 Π‖W_i‖_F/√m (21) against √(N_{γ/2})/√m (22), at each depth L with its margin γ (sokolic, §IV-A).
+
+    With the product of norms fixed, (21) doubles with each layer; (22) knows no depth, only the margin, and falls where
+    deeper networks reach larger ones.
+
+    Args:
+        depths: numbers L of layers below the classifier.
+        margins: the input margin γ > 0 reached at each depth.
+        x: inputs, for the covering number.
+        covering: as in `robustness`.
+        product: Π‖W_i‖_F, the same at every depth.
+        classifier: ‖v‖_2.
+        samples: m; by default the number of inputs.
+    """
+    if len(depths) != len(margins):
+        raise ValueError(f"margins has {len(margins)} entries, but depths has {len(depths)}")
+    bad = [gamma for gamma in margins if not gamma > 0]
+    if bad:
+        raise ValueError(f"margins has {bad[0]}, expected positive numbers")
+    root = math.sqrt(len(x) if samples is None else samples)
+    return Growth(
+        depths=tuple(depths),
+        frobenius=tuple(power(2.0, depth) * classifier * product / root for depth in depths),
+        robustness=tuple(power(math.e, covering.log_number(gamma / 2, x) / 2) / root for gamma in margins),
+    )

@@ -1,0 +1,170 @@
+"""Bartlett's spectral complexity and margin bound (odn, eq. 3; farhang, eq. 2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import norms
+from widemargin.bounds.chain import Chain, Link, chain_of, layers, like_weights
+from widemargin.bounds.result import Assumption, Bound
+from widemargin.margins.normalized import Biases
+from widemargin.margins.output import output
+from widemargin.modes import evaluating
+from widemargin.places import scores_of, uncompiled, unwrap
+from widemargin.types import Labels
+
+Convolutions = Literal["operator", "kernel"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralLayer:
+    """‖W_l‖_2 and ‖W_lᵀ − M_lᵀ‖_{2,1} of one layer."""
+
+    name: str
+    spectral: float
+    deviation: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralBound(Bound):
+    """`value` = R̂_γ + ‖X‖_F R_w/(γ n), with every term of it."""
+
+    value: float
+    ramp_loss: float
+    complexity: float
+    product: float
+    lipschitz_factor: float
+    layers: tuple[SpectralLayer, ...]
+    input_norm: float
+    samples: int
+    margin: float
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def source(self) -> str:
+        """The theorem, and what of it is left out of the value."""
+        return "Bartlett's spectral margin bound (farhang, eq. 2), with constant 1 and without its logarithms"
+
+    @property
+    def terms(self) -> dict[str, float | int]:
+        """Every term, by its name in the paper."""
+        return {
+            "R̂_γ": self.ramp_loss,
+            "γ": self.margin,
+            "R_w": self.complexity,
+            "Π‖W_l‖_2": self.product,
+            "Π Lipschitz": self.lipschitz_factor,
+            **{f"‖W−M‖_2,1 at {layer.name}": layer.deviation for layer in self.layers},
+            "‖X‖_F": self.input_norm,
+            "n": self.samples,
+        }
+
+
+def spectral(
+    model: nn.Module,
+    x: Tensor,
+    labels: Labels,
+    *,
+    margin: float,
+    reference: nn.Module | Literal["identity"] | None = None,
+    convolutions: Convolutions = "operator",
+    biases: Biases = "refuse",
+) -> SpectralBound:
+    """R(f) ≲ R̂_γ(f) + ‖X‖_F R_w/(γ n) (farhang, eq. 2; Bartlett et al. 2017, Theorem 1.1).
+
+    R_w = Π_l ‖W_l‖_2 · Π Lip(φ) · (Σ_l (‖W_lᵀ − M_lᵀ‖_{2,1}/‖W_l‖_2)^{2/3})^{3/2}, and R̂_γ is the mean of the ramp
+    loss min(1, max(0, 1 − m/γ)) of the output margins m. The constant of the bound is taken as 1; its logarithms and
+    √(ln(1/δ)/n) are left out, as farhang's eq. 2 does.
+
+    Errata: the norm is the sum of the l_2 norms of the rows of W (farhang 9; odn's eq. 3 lacks the transpose), and
+    √2·ReLU and overlapping pools carry their Lipschitz constants, 2^{(L−1)/2} for the former (farhang 11).
+
+    Args:
+        model: a chain of layers without biases, see `chain.chain_of`.
+        x: the training inputs.
+        labels: class indices, or ±1 for a network with one output.
+        margin: γ > 0, in units of the scores.
+        reference: M, chosen before the data was seen: a network of the same shape, usually the initial one;
+            `"identity"`, as odn's eq. 3 prints it; None is zero.
+        convolutions: count the (2,1) norm of the operator, with a row a position, or of the kernel alone, as
+            `margins.normalized.spectral_complexity` does (smaller, and no longer what the theorem is about).
+        biases: refuse a network with biases, or leave them out of the norms.
+    """
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < math.inf:
+        raise ValueError(f"margin is {margin!r}, expected a positive number")
+    if convolutions not in ("operator", "kernel"):
+        raise ValueError(f"convolutions is {convolutions!r}, expected 'operator' or 'kernel'")
+    if isinstance(reference, str) and reference != "identity":
+        raise ValueError(f"reference is {reference!r}, expected a network, 'identity' or None")
+    chain = chain_of(model, x, biases=biases)
+    found = tuple(
+        SpectralLayer(name=link.name, spectral=link.lipschitz, deviation=_two_one(link, centre, convolutions))
+        for link, centre in zip(chain.weights, _centres(chain, reference), strict=True)
+    )
+    network = unwrap(model)
+    with evaluating(network), uncompiled(network), torch.no_grad():
+        margins = output(scores_of(network(like_weights(network, x))), labels.to(_device(network)))
+    product = math.prod((layer.spectral for layer in found), start=1.0)
+    summed = sum((layer.deviation / layer.spectral) ** (2 / 3) for layer in found) ** 1.5
+    complexity = product * chain.factor * summed
+    ramp = float((1 - margins.double() / margin).clamp(0, 1).mean())
+    size = float(norms.frobenius(x.double()))
+    return SpectralBound(
+        value=ramp + size * complexity / (margin * len(x)),
+        ramp_loss=ramp,
+        complexity=complexity,
+        product=product,
+        lipschitz_factor=chain.factor,
+        layers=found,
+        input_norm=size,
+        samples=len(x),
+        margin=float(margin),
+        assumptions=(
+            chain.no_biases,
+            Assumption(
+                text="the reference M was chosen before the data was seen",
+                holds=None if isinstance(reference, nn.Module) else True,
+                found="a network of yours" if isinstance(reference, nn.Module) else f"M is {reference or 'zero'}",
+            ),
+        ),
+    )
+
+
+def _device(network: nn.Module) -> torch.device:
+    return next(network.parameters()).device
+
+
+def _centres(chain: Chain, reference: nn.Module | Literal["identity"] | None) -> list[Tensor]:
+    if reference is None:
+        return [torch.zeros_like(link.weight) for link in chain.weights]
+    if reference == "identity":
+        return [_identity(link) for link in chain.weights]
+    assert isinstance(reference, nn.Module)
+    stored = dict(layers(unwrap(reference)))
+    centres = []
+    for link in chain.weights:
+        centre = getattr(stored.get(link.name), "weight", None)
+        if not isinstance(centre, Tensor) or centre.shape != link.weight.shape:
+            shape = list(link.weight.shape)
+            raise ValueError(f"reference has no weight of shape {shape} at {link.name!r}, as the network has")
+        centres.append(centre.detach().to(link.weight))
+    return centres
+
+
+def _identity(link: Link) -> Tensor:
+    centre = torch.zeros_like(link.weight)
+    if centre.ndim == 2:
+        return centre.fill_diagonal_(1.0)
+    groups = link.module.groups
+    assert isinstance(groups, int)
+    return nn.init.dirac_(centre, groups)
+
+
+def _two_one(link: Link, centre: Tensor, convolutions: Convolutions) -> float:
+    moved = link.weight - centre
+    return float(norms.two_one(moved) if convolutions == "kernel" else link.row_norms(moved).sum())
