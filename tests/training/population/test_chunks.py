@@ -59,7 +59,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, times: dict[Any, float]) -> list[tupl
         ({1: 4.0, 4: 3.0, 16: 2.0, 64: 1.0}, 64, [1, 4, 16, 64]),
         ({1: 4.0, 4: 3.0, 16: 5.0, 64: 1.0}, 4, [1, 4, 16]),  # clearly worse: no further
         ({1: 4.0, 4: 3.0, 16: 3.1, 64: 1.0}, 64, [1, 4, 16, 64]),
-        ({1: 1.0, 4: 1.05, 16: 2.0, 64: 2.0}, 1, [1, 4, 16]),
+        ({1: 1.0, 4: 1.05, 16: 1.6, 64: 0.5}, 1, [1, 4, 16]),
     ],
 )
 def test_the_fastest_is_chosen_and_remembered(

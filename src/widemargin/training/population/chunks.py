@@ -24,7 +24,7 @@ from widemargin.training.population.convolutions import CONVOLUTIONS, Convolutio
 from widemargin.training.population.run import Plan, Run
 
 _PART_FOR_MEASURING = 0.05
-_TIMED = 3  # steps of a measurement, of which the fastest counts; and one before them
+_TIMED = 3  # steps of a measurement, and one before them; of quick steps more
 _remembered: dict[tuple[Any, ...], Chunk] = {}
 
 
@@ -98,15 +98,16 @@ def available(device: torch.device) -> float:
 def seconds(plan: Plan, size: int, form: Convolutions) -> float:
     """The time of a step of one network, where `size` of them train at once: of copies, for a few steps."""
     run = Run(dataclasses.replace(plan, until=None), range(size), form)
-    best = math.inf
-    for number in range(1 + _TIMED):
+    times: list[float] = []
+    while len(times) < 1 + _TIMED or (sum(times[1:]) < 0.1 and len(times) < 50):
         start = time.perf_counter()
         run.advance(lambda *_: None)
         if plan.device.type == "cuda":
             torch.cuda.synchronize(plan.device)
-        if number:  # the first one is slow
-            best = min(best, time.perf_counter() - start)
-    return best / size
+        times.append(time.perf_counter() - start)
+    # The mean: on a busy machine the shortest of many short steps is lucky, and long ones are never so. The first one
+    # is slow anyway.
+    return sum(times[1:]) / (len(times) - 1) / size
 
 
 def _measured(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk | None:
@@ -128,7 +129,7 @@ def _measured(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: 
         if not times:
             break
         fastest = min(times, key=lambda pair: pair[0])
-        if best is not None and fastest[0] > 1.1 * best[0]:
+        if best is not None and fastest[0] > 1.5 * best[0]:  # less may be noise
             break
         best = fastest if best is None or fastest[0] < best[0] else best
     return None if best is None else best[1]

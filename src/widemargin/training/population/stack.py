@@ -20,6 +20,7 @@ from widemargin.regularizers.second_pass import second_pass
 from widemargin.training.population.convolutions import Convolutions, by_matrix_products
 from widemargin.training.population.frozen import freeze
 from widemargin.training.population.layers import check_layers, with_own_dropout
+from widemargin.training.population.linear import by_one_product
 
 
 class Stack:
@@ -108,7 +109,7 @@ class Stack:
             with self._as(parameters, buffers, keys), _places(self.base, zeros):
                 return places.scores_of(self.base(x + zeros[INPUT] if INPUT in zeros else x))
 
-        with ExitStack() as stack:
+        with by_one_product(self.base), ExitStack() as stack:
             if self.convolutions == "matmul":
                 stack.enter_context(by_matrix_products(self.base))
             if at and statistics == "frozen":
