@@ -79,15 +79,16 @@ def test_convolutions() -> None:
 
 def test_history_and_result() -> None:
     x, y = few(6, 3)
-    found = control.normalized_margin(mlp(), (x, y), target=1.0, tolerance=1e-6, steps=45, measure_every=20)
+    found = control.normalized_margin(mlp(), (x, y), target=2.0, tolerance=1e-6, steps=45, measure_every=20)
     assert [row["step"] for row in found.history] == [0, 20, 40, 45]
     assert found.steps == 45
     assert found.history[0].keys() == {"step", "loss", "share", "worst", "lr"}
     assert found.history[-1]["share"] == found.share
+    torch.testing.assert_close(found.errors, (found.margins - 2).abs() / 2)
     assert found.history[-1]["worst"] == found.errors.max().item()
     assert found.history[-1]["lr"] == pytest.approx(0.01 * 0.999**44)
     scores = found.model(data.to_sphere(x)).detach()
-    loss = (scores - torch.eye(10)[y]).square().sum(dim=1).mean().item()
+    loss = (scores - 2 * torch.eye(10)[y]).square().sum(dim=1).mean().item()
     assert found.history[-1]["loss"] == pytest.approx(loss, rel=1e-5)
     assert str(found).startswith(f"{int(found.reached.sum())} of 6 points (")
     assert "after 45 steps" in str(found)
@@ -174,8 +175,11 @@ def test_data_that_can_not_be() -> None:
         ((x, y.float()), TypeError, "labels has dtype torch.float32, but scores have 10 classes"),
         (((x * 16).to(torch.uint8), y), TypeError, "x has dtype torch.uint8, expected a floating-point tensor"),
     ):
+        model = mlp()
+        before = [p.detach().clone() for p in model.parameters()]
         with pytest.raises(error, match=sentence):
-            control.normalized_margin(mlp(), bad, target=1.0)
+            control.normalized_margin(model, bad, target=1.0)
+        assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before))
     with pytest.raises(TypeError, match=r"takes float labels -1\.0 and 1\.0"):
         control.normalized_margin(mlp(outputs=1), (x, y), target=1.0)
 

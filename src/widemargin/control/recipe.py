@@ -44,7 +44,7 @@ class Controlled:
     @property
     def errors(self) -> PerExample:
         """|γ̄_F − α|/|α| of every point."""
-        return (self.margins - self.targets).abs() / self.targets.abs()
+        return _errors(self.margins, self.targets)
 
     @property
     def reached(self) -> Mask:
@@ -154,7 +154,7 @@ class _Run:
         margins = frobenius(self.model, self.x, self.y)
         with torch.no_grad():
             loss = float(self._loss())
-        errors = (margins - self.targets).abs() / self.targets.abs()
+        errors = _errors(margins, self.targets)
         share = float((errors <= self.tolerance).double().mean())
         lr = self.optimizer.param_groups[0]["lr"]
         self.history.append({"step": step, "loss": loss, "share": share, "worst": float(errors.max()), "lr": lr})
@@ -169,6 +169,10 @@ class _Run:
 
     def _loss(self) -> Tensor:
         return self.target(self.model, self.x, self.y, index=self.index).mean()
+
+
+def _errors(margins: Tensor, targets: Tensor) -> Tensor:
+    return (margins - targets).abs() / targets.abs()
 
 
 def _full_batch(model: nn.Module, data: Any) -> Samples:
