@@ -35,7 +35,7 @@ def test_a_cnn_is_its_matrices(reference: str | None) -> None:
     model, x = cnn(), samples(6, 2, 6, 6)
     other = cnn(seed=5)
     chosen = other if reference == "network" else reference
-    found = bounds.spectral(model, x, LABELS, margin=0.3, reference=chosen)  # type: ignore[arg-type]
+    found = bounds.spectral(model, x, LABELS, margin=0.3, reference=chosen, batch_size=4)  # type: ignore[arg-type]
     shapes = {"0": (2, 6, 6), "3": (3, 3, 3), "6": (16,), "8": (5,)}
     assert set(shapes) == {layer.name for layer in found.layers}
     ours, theirs = [], []
@@ -133,6 +133,8 @@ def test_other_bad_arguments_are_told() -> None:
         call(reference="zero")
     with pytest.raises(ValueError, match=r"reference has no weight of shape \[3, 4\] at '0'"):
         call(reference=mlp(4, 5, 3))
+    with pytest.raises(ValueError, match="batch_size is 0, expected a positive number of samples"):
+        call(batch_size=0)
     with pytest.raises(ValueError, match="convolutions is 'matrix'"):
         call(convolutions="matrix")
     with pytest.raises(ValueError, match="layer '0' has a bias"):

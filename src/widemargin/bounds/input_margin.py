@@ -75,7 +75,7 @@ def input_margin(
     network = unwrap(model)
     with evaluating(network), uncompiled(network), torch.no_grad():
         scores = torch.cat([scores_of(network(like_weights(network, part))) for part in x.split(batch_size)])
-    gamma = output_margin(scores, labels.to(scores.device), last.weight)
+    gamma = output_margin(scores, labels.to(scores.device), last.weight).cpu()
     spectral = math.prod((link.lipschitz for link in hidden), start=1.0)
     frobenius = math.prod((link.frobenius for link in hidden), start=1.0)
     return InputMargin(

@@ -33,7 +33,7 @@ def jacobian_estimate(
         for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
             inputs = like_weights(network, batch)
             parts.append(_along(network, inputs, y.to(inputs.device), directions, steps, generator))
-    return Estimate(what=f"Jacobian bound (19) along {directions + 1} directions", values=torch.cat(parts))
+    return Estimate(what=f"Jacobian bound (19) along {directions + 1} directions", values=torch.cat(parts).cpu())
 
 
 def _along(

@@ -74,6 +74,7 @@ def spectral(
     reference: nn.Module | Literal["identity"] | None = None,
     convolutions: Convolutions = "operator",
     biases: Biases = "refuse",
+    batch_size: int = 256,
 ) -> SpectralBound:
     """R(f) ≲ R̂_γ(f) + ‖X‖_F R_w/(γ n) (farhang, eq. 2; Bartlett et al. 2017, Theorem 1.1).
 
@@ -94,7 +95,10 @@ def spectral(
         convolutions: count the (2,1) norm of the operator, with a row a position, or of the kernel alone, as
             `margins.normalized.spectral_complexity` does (smaller, and no longer what the theorem is about).
         biases: refuse a network with biases, or leave them out of the norms.
+        batch_size: samples at a time.
     """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size!r}, expected a positive number of samples")
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < math.inf:
         raise ValueError(f"margin is {margin!r}, expected a positive number")
     if convolutions not in ("operator", "kernel"):
@@ -108,7 +112,8 @@ def spectral(
     )
     network = unwrap(model)
     with evaluating(network), uncompiled(network), torch.no_grad():
-        margins = output(scores_of(network(like_weights(network, x))), labels.to(_device(network)))
+        scores = torch.cat([scores_of(network(like_weights(network, part))) for part in x.split(batch_size)])
+        margins = output(scores, labels.to(scores.device))
     product = math.prod((layer.spectral for layer in found), start=1.0)
     summed = sum((layer.deviation / layer.spectral) ** (2 / 3) for layer in found) ** 1.5
     complexity = product * chain.factor * summed
@@ -133,10 +138,6 @@ def spectral(
             ),
         ),
     )
-
-
-def _device(network: nn.Module) -> torch.device:
-    return next(network.parameters()).device
 
 
 def _centres(chain: Chain, reference: nn.Module | Literal["identity"] | None) -> list[Tensor]:

@@ -220,7 +220,9 @@ def everything(
     else:
         scale = chosen_scale(network, part, margin, r, theta, batch_size)
         with about("--margin"):
-            rows["Bartlett"] = bounds.spectral(network, x, y, margin=scale["margin"], biases=biases)
+            rows["Bartlett"] = bounds.spectral(
+                network, x, y, margin=scale["margin"], biases=biases, batch_size=batch_size
+            )
         rows["Neyshabur"] = bounds.neyshabur(network, x, biases=biases)
         with about("--r, --theta"):
             band: dict[str, Any] = {"r": scale["r"], "theta": scale["theta"], "delta": delta, **odn}
