@@ -1,19 +1,31 @@
 """ReLU networks as the piecewise affine maps they are: patterns, regions, lines and plane slices, exactly."""
 
+from widemargin.geometry.around import Sets, sets
 from widemargin.geometry.chain import NormChain, norm_chain
 from widemargin.geometry.lines import Line, average_jacobian, line
+from widemargin.geometry.margin import exact_margin
 from widemargin.geometry.network import register
 from widemargin.geometry.regions import AffineMap, affine, jacobian, pattern
+from widemargin.geometry.slices import Boundary, Decisions, Ellipses, Raster, Slice, slice2d
 
 __all__ = [
     "AffineMap",
+    "Boundary",
+    "Decisions",
+    "Ellipses",
     "Line",
     "NormChain",
+    "Raster",
+    "Sets",
+    "Slice",
     "affine",
     "average_jacobian",
+    "exact_margin",
     "jacobian",
     "line",
     "norm_chain",
     "pattern",
     "register",
+    "sets",
+    "slice2d",
 ]

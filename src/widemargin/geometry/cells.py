@@ -1,0 +1,140 @@
+"""A plane slice of a network cut into its cells, layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widemargin.geometry.network import Network
+from widemargin.geometry.polygons import Polygons, join
+from widemargin.geometry.steps import Affine, Kink
+
+_NUMBERS = 2**23  # that the stacks and rivals of a chunk of cells may hold
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Parts of cells: the polygon, the index of the cell it is a part of, and the rival that is largest on it."""
+
+    polygons: Polygons
+    parent: Tensor
+    winner: Tensor
+
+
+@torch.no_grad()
+def partition(
+    network: Network, stack: Tensor, box: Polygons, *, tolerance: float, max_cells: int
+) -> tuple[Polygons, Tensor] | None:
+    """The cells of `box` and the affine map `[cells, 3, outputs]` on each; None if there are more than `max_cells`.
+
+    `stack` `[1, 3, *input]` is the slice: two directions and the origin. A line closer than `tolerance` to a cell's
+    border does not cut it.
+    """
+    waiting = [(0, box, stack)]
+    done: list[tuple[Polygons, Tensor]] = []
+    count = 1  # of cells done and waiting: each gives at least one cell in the end
+    while waiting:
+        index, cells, stack = waiting.pop()
+        while index < len(network.steps) and isinstance(step := network.steps[index], Affine):
+            stack, index = step.stacked(stack), index + 1
+        if index == len(network.steps):
+            done.append((cells, stack.flatten(2)))
+            continue
+        kink = network.steps[index]
+        assert not isinstance(kink, Affine)
+        rows = max(1, _NUMBERS // (6 * max(kink.rivals(stack[:1]).numel(), 1)))
+        if len(cells) > rows:
+            parts = torch.arange(len(cells), device=stack.device).split(rows)
+            waiting += [(index, cells[part], stack[part]) for part in parts]
+            continue
+        before = len(cells)
+        cut = _cut_layer(kink, cells, stack, tolerance, max_cells - count + before)
+        if cut is None:
+            return None
+        cells, parent, winners = cut
+        count += len(cells) - before
+        waiting.append((index + 1, cells, kink.stacked(stack[parent], winners)))
+    return join([cells for cells, _ in done]), torch.cat([maps for _, maps in done])
+
+
+def split(cells: Polygons, functions: Tensor, tolerance: float) -> Cut:
+    """Every cell cut into the parts where each of its affine `functions` `[cells, 3, rivals]` is the largest.
+
+    Each part is convex. Differences of two functions within `tolerance` of 0, as a distance from their line, count as
+    ties; a part that is nowhere further than that inside its lines is left out.
+    """
+    rivals = functions.shape[2]
+    pieces, parents, winners = [], [], []
+    every = torch.arange(len(cells), device=functions.device)
+    for i in range(rivals):
+        part, parent = cells, every
+        for j in range(rivals):
+            if j == i or len(part) == 0:
+                continue
+            depth = depths(part, functions[parent][:, :, i] - functions[parent][:, :, j], tolerance)
+            # Where both are equal everywhere, the first has it.
+            inside = (depth > 0).any(dim=1) | ((depth == 0).all(dim=1) & (i < j))
+            part, parent, depth = part[inside], parent[inside], depth[inside]
+            part = part.clip(depth[:, : part.corners.shape[1]])
+            whole = part.counts >= 3
+            part, parent = part[whole], parent[whole]
+        pieces.append(part)
+        parents.append(parent)
+        winners.append(torch.full_like(parent, i))
+    return Cut(polygons=join(pieces), parent=torch.cat(parents), winner=torch.cat(winners))
+
+
+def depths(cells: Polygons, function: Tensor, tolerance: float) -> Tensor:
+    """How far inside {function ≥ 0} each corner lies, 0 within `tolerance`; of constant functions only the sign."""
+    values = cells.values(function[:, :, None])[:, 0]
+    steep = torch.linalg.vector_norm(function[:, :2], dim=1, keepdim=True)
+    flat = ~(steep > 0) | ~torch.isfinite(values)
+    depth = torch.where(flat, values, values / torch.where(steep > 0, steep, 1.0))
+    return torch.where(~flat & (depth.abs() <= tolerance), 0.0, depth)
+
+
+def _cut_layer(
+    kink: Kink, cells: Polygons, stack: Tensor, tolerance: float, room: int
+) -> tuple[Polygons, Tensor, Tensor] | None:
+    """Children of `cells` on which no unit of the layer changes: polygons, parents and the winner of each unit."""
+    rivals = kink.rivals(stack)  # [cells, 3, units, rivals]
+    winners, open_ = _uncut(rivals, cells, tolerance)
+    parent = torch.arange(len(cells), device=stack.device)
+    done: list[tuple[Polygons, Tensor, Tensor]] = []
+    finished = 0
+    while True:
+        busy = open_.any(dim=1)
+        done.append((cells[~busy], parent[~busy], winners[~busy]))
+        finished += len(done[-1][1])
+        if finished + int(busy.sum()) > room:
+            return None
+        if not bool(busy.any()):
+            break
+        cells, parent, winners, open_ = cells[busy], parent[busy], winners[busy], open_[busy]
+        # Each cell is cut by the next unit that may change on it: all cells at once, though by different units.
+        unit = open_.to(torch.uint8).argmax(dim=1)
+        cut = split(cells, rivals[parent, :, unit], tolerance)
+        unit, parent = unit[cut.parent], parent[cut.parent]
+        winners, open_ = winners[cut.parent].clone(), open_[cut.parent].clone()
+        row = torch.arange(len(unit), device=unit.device)
+        winners[row, unit], open_[row, unit] = cut.winner, False
+        cells = cut.polygons
+    polygons = join([part for part, _, _ in done])
+    return polygons, torch.cat([part for _, part, _ in done]), torch.cat([part for _, _, part in done])
+
+
+def _uncut(rivals: Tensor, cells: Polygons, tolerance: float) -> tuple[Tensor, Tensor]:
+    """The winner of each unit at the centre of each cell, and whether another rival is larger anywhere in the cell."""
+    count, _, units, number = rivals.shape
+    flat = rivals.flatten(2)
+    centre = cells.centroids()
+    at_centre = torch.einsum("ckn,ck->cn", flat[:, :2], centre) + flat[:, 2]
+    winner = at_centre.reshape(count, units, number).argmax(dim=2)
+    best = rivals.gather(3, winner[:, None, :, None].expand(-1, 3, -1, 1))
+    lead = best - rivals  # affine and ≥ 0 on the whole cell if ≥ 0 at its corners
+    values = cells.values(lead.flatten(2)).reshape(count, units, number, -1)
+    steep = torch.linalg.vector_norm(lead[:, :2], dim=1)[..., None]
+    changes = (values < -tolerance * steep).any(dim=3).any(dim=2)
+    return winner, changes

@@ -1,0 +1,92 @@
+"""The exact distance of points of a plane slice from the decision boundary in it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from widemargin.geometry.slices import Slice
+from widemargin.margins.output import output
+from widemargin.types import Labels, PerExample
+
+
+def exact_margin(
+    piece: Slice,
+    points: Float[Tensor, "batch 2"],
+    labels: Labels,
+    *,
+    signed: bool = False,
+    outside: Literal["raise", "edge"] = "raise",
+) -> PerExample:
+    """γ_in(x) = sup{c : ‖x − x′‖ ≤ c ⟹ x′ has the label of x} (sokolic (14)), within the slice, in input units.
+
+    0 for misclassified points (erratum 2), or with `signed` minus the distance to the nearest point that would be
+    classified right. For inputs of two dimensions this is the input margin; in a slice of more dimensions, where the
+    boundary may be closer off the plane, it is an upper bound of it.
+
+    Args:
+        piece: an exact slice; a raster has no exact margins.
+        points: points `[batch, 2]` of the slice, in its coordinates and inside its box.
+        labels: class indices, or ±1 for a network of one output.
+        signed: whether misclassified points get a negative distance.
+        outside: what is said of a point whose box edge is nearer than any boundary in the box: "raise" a `ValueError`,
+            or give the distance to the "edge", which is then a lower bound of the margin's absolute value.
+    """
+    if not isinstance(piece, Slice):
+        raise TypeError(f"piece is {piece!r}, expected an exact Slice")
+    if outside not in ("raise", "edge"):
+        raise ValueError(f"outside is {outside!r}, expected 'raise' or 'edge'")
+    points = _checked(piece, points)
+    labels = labels.to(points.device)
+    right = output(piece.scores(points), labels) > 0
+    found = piece.boundary()
+    ends = found.ends @ piece.plane.frame.T
+    places = points @ piece.plane.frame.T
+    every = _distances(places, ends, torch.ones(1, len(ends), dtype=torch.bool, device=points.device))
+    if signed:
+        # Of a misclassified point only a boundary of its own class counts.
+        own = (found.labels[None] == labels.to(found.labels.dtype)[:, None, None]).any(dim=2)
+        every = torch.where(right, every, _distances(places, ends, own))
+    corners = piece.plane.outline().corners[0] @ piece.plane.frame.T
+    sides = torch.stack((corners, corners.roll(-1, 0)), dim=1)
+    edge = _distances(places, sides, torch.ones(1, 4, dtype=torch.bool, device=points.device))
+    unseen = (edge < every) & (right | signed)
+    if outside == "raise" and bool(unseen.any()):
+        index = int(unseen.nonzero()[0])
+        raise ValueError(
+            f"points[{index}] is {float(edge[index]):.6g} from the edge of the box {piece.plane.box} and no boundary "
+            "is closer: give a wider box, or outside='edge' for a lower bound"
+        )
+    every = torch.minimum(every, edge)
+    return torch.where(right, every, -every if signed else torch.zeros_like(every))
+
+
+def _checked(piece: Slice, points: Tensor) -> Tensor:
+    if not isinstance(points, Tensor) or points.ndim != 2 or points.shape[1] != 2 or len(points) == 0:
+        shape = list(points.shape) if isinstance(points, Tensor) else type(points).__name__
+        raise ValueError(f"points has shape {shape}, expected [batch, 2]: coordinates in the slice")
+    points = points.to(piece.maps)
+    left, right, bottom, top = piece.plane.box
+    low, high = points.new_tensor((left, bottom)), points.new_tensor((right, top))
+    bad = ~((points >= low) & (points <= high)).all(dim=1)
+    if bool(bad.any()):
+        index = int(bad.nonzero()[0])
+        raise ValueError(f"points[{index}] is {points[index].tolist()}, outside the box {piece.plane.box}")
+    return points
+
+
+def _distances(points: Tensor, segments: Tensor, counts: Tensor) -> Tensor:
+    """The least distance of each point to those segments that count for it; infinite if there are none."""
+    if len(segments) == 0:
+        return torch.full_like(points[:, 0], torch.inf)
+    found = []
+    start, way = segments[:, 0], segments[:, 1] - segments[:, 0]
+    for part, mask in zip(points.split(1024), counts.expand(len(points), -1).split(1024)):
+        gap = part[:, None] - start
+        share = ((gap * way).sum(dim=2) / way.square().sum(dim=1)).clamp(0, 1)
+        far = torch.linalg.vector_norm(gap - share[..., None] * way, dim=2)
+        found.append(torch.where(mask, far, torch.inf).amin(dim=1))
+    return torch.cat(found)
