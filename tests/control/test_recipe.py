@@ -34,10 +34,10 @@ def test_two_hundred_digits_reach_the_margin_that_is_asked_for() -> None:
 def test_each_point_can_have_its_own_target() -> None:
     x, y = few(6, 3)
     target = torch.tensor([0.5, 1.0, -1.0, 2.0, 0.7, -0.4])  # negative: to be misclassified
-    found = control.normalized_margin(mlp(), (x, y), target=target, tolerance=0.02, steps=3000)
+    found = control.normalized_margin(mlp(), (x, y), target=target, tolerance=0.05, steps=3000)
     assert found.share == 1.0
     assert torch.equal(found.targets, target)
-    torch.testing.assert_close(found.margins, target, rtol=0.021, atol=0)
+    torch.testing.assert_close(found.margins, target, rtol=0.051, atol=0)
     lists = control.normalized_margin(mlp(), (x, y), target=target.tolist(), steps=2)
     assert torch.equal(lists.margins, control.normalized_margin(mlp(), (x, y), target=target, steps=2).margins)
 
@@ -73,7 +73,7 @@ def test_convolutions() -> None:
     torch.manual_seed(0)
     model = models.build("farhang-cnn", in_channels=1, size=8, channels=8, width=64, outputs=10)
     samples = data.subset(data.load("digits").train, count=10, seed=0, balanced=True)
-    found = control.normalized_margin(model, samples, target=1.0, tolerance=0.05, steps=600)
+    found = control.normalized_margin(model, samples, target=1.0, tolerance=0.1, steps=600)
     assert found.share == 1.0
 
 
