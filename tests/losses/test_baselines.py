@@ -66,7 +66,7 @@ def test_bad_labels_and_scores_get_their_sentence(
 
 
 def test_unknown_kinds() -> None:
-    with pytest.raises(ValueError, match="gamma is 0.0, expected a positive number"):
+    with pytest.raises(ValueError, match=r"gamma is 0\.0, expected a positive number"):
         MultiClassHinge(gamma=0.0)
 
 

@@ -54,7 +54,7 @@ def test_a_few_samples_far_away_do_not_squeeze_the_rest() -> None:
 
 
 def test_half_of_the_samples_at_one_value_still_have_a_density() -> None:
-    values: list[float | None] = [0.0] * 50 + [float(i) for i in range(50)]
+    values: list[float | None] = [*[0.0] * 50, *map(float, range(50))]
     curve = density(values)
     assert len(curve) == POINTS
     assert all(math.isfinite(y) and y >= 0 for _, y in curve)

@@ -18,6 +18,11 @@ def out() -> Console:
     return Console(markup=False, emoji=False, highlight=False)
 
 
+def say(message: str) -> None:
+    """Say how far the work is, on standard error."""
+    _say(message, "")
+
+
 def notice(message: str) -> None:
     """Say something beside the result, in yellow, on standard error."""
     _say(f"Note: {message}", "yellow")

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
+
+
+def is_installed() -> bool:
+    """Whether a page can be made here: the packages of the extra `report` are there."""
+    return all(importlib.util.find_spec(module) is not None for module in ("altair", "vl_convert", "jinja2"))
+
+
+def check_installed() -> None:
+    """Raise the sentence of `need` unless a page can be made here, for those who want to know before their work."""
+    for module in ("altair", "vl_convert", "jinja2"):
+        need(module)
 
 
 def need(module: str) -> Any:

@@ -1,0 +1,89 @@
+"""What was measured, as the plain values that the report reads (`report.schema`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from widemargin.cli.statistics import label_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from widemargin.margins import Measurement
+    from widemargin.report.schema import Arm
+
+
+def arm(
+    name: str,
+    measured: Measurement,
+    *,
+    inputs: Tensor | None = None,
+    bounds: tuple[float, float] | None = None,
+    classes: Sequence[str] = (),
+    hardest: int = 12,
+    **more: Any,
+) -> Arm:
+    """One network of a page.
+
+    Args:
+        name: what it is called.
+        measured: its margins.
+        inputs: what they were measured on; images of one or three channels are shown.
+        bounds: the range of the inputs; without it each image is spread over its own.
+        classes: the names of the classes.
+        hardest: how many samples of smallest margin to show.
+        more: other entries of `report.schema.Arm`, such as curve, history and note.
+    """
+    place = next(iter(measured.margins))
+    shown = []
+    for i in measured.hardest(hardest).tolist():
+        labels = (label_of(column[i].item(), classes) for column in (measured.labels, measured.predictions))
+        entry = dict(zip(("label", "prediction"), labels, strict=True))
+        margin = plain(measured.margins[place][i].item())
+        picture = {} if inputs is None else _image(inputs[i], bounds)
+        shown.append({"index": i, **entry, "margin": margin, **picture})
+    values = {at: [plain(m) for m in margins.tolist()] for at, margins in measured.margins.items()}
+    made: Any = {
+        "name": name,
+        "samples": len(measured),
+        "accuracy": measured.accuracy,
+        "margins": values,
+        "hardest": shown,
+        **more,
+    }
+    return cast("Arm", made)
+
+
+def curve(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """The rows of `attacks.curve`, as an arm has them."""
+    return [{"epsilon": row["epsilon"], "accuracy": row["accuracy"]} for row in rows]
+
+
+def history(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a training's history, as an arm has them."""
+    return [
+        {key: value if isinstance(value, (str, int)) else plain(value) for key, value in row.items()} for row in rows
+    ]
+
+
+def norm(p: float) -> str:
+    """The name of a norm: l_2."""
+    return "l_inf" if math.isinf(p) else f"l_{p:g}"
+
+
+def plain(value: float) -> float | None:
+    """Six digits, and None for what is no number: JSON has neither NaN nor infinities."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _image(x: Tensor, bounds: tuple[float, float] | None) -> dict[str, str]:
+    """The picture of an input, where it is one; nothing where it is not."""
+    if x.ndim != 3 or x.shape[0] not in (1, 3):
+        return {}
+    from widemargin.report import png
+
+    low, high = bounds or (float(x.min()), float(x.max()))
+    scaled = ((x.detach().cpu().double() - low) / ((high - low) or 1.0)).clamp(0, 1)
+    return {"image": png.data_uri(scaled.numpy())}

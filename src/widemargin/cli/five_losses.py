@@ -1,0 +1,131 @@
+"""What the demo runs: five ways to train one small network on 250 images, with the same budget for each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from widemargin import attacks, losses, margins, models, provenance, regularizers, training
+from widemargin.cli import arms
+from widemargin.data import Samples, load, subset
+
+if TYPE_CHECKING:
+    from widemargin.report.schema import Arm, Result
+
+IMAGES, ATTACKED, WATCHED = 250, 1000, 250  # to train on, to attack, to measure on while training
+SHOWN = (0.05, 0.1)  # the ε of the table
+EPSILONS = (0.0, 0.025, *SHOWN[:1], 0.075, *SHOWN[1:], 0.125, 0.15, 0.2, 0.25)
+NETWORK: dict[str, Any] = {"widths": (16, 32), "hidden": (128, 128)}
+LAYERS = ("input", "pool1", "pool2", "relu3", "relu4", "output")
+BATCH = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to train."""
+
+    name: str
+    label: str
+    loss: Any
+    regularizers: tuple[Any, ...] = ()
+
+
+WAYS = (
+    Way(name="cross-entropy", label="cross-entropy", loss=losses.CrossEntropy()),
+    Way(name="hinge", label="hinge", loss=losses.MultiClassHinge()),
+    Way(name="odn", label="ODN", loss=losses.odn()),
+    Way(
+        name="large-margin",
+        label="large margin l₂, all layers",
+        loss=losses.large_margin(p=2.0, gamma=1.0, at=LAYERS, classes=1),
+    ),
+    Way(
+        name="jacobian",
+        label="cross-entropy + Jacobian",
+        loss=losses.CrossEntropy(),
+        regularizers=(regularizers.Jacobian(weight=1.0),),
+    ),
+)
+
+
+def run(*, epochs: int, seed: int, told: Callable[[str], None]) -> Result:
+    """Train and measure all of them; `told` hears of each network that is done."""
+    data = load("mnist-5k")
+    both = Samples(torch.cat([data.train.x, data.test.x]), torch.cat([data.train.y, data.test.y]))
+    train = subset(both, count=IMAGES, seed=seed, balanced=True)
+    test = _rest(both, train)
+    trained = [_arm(way, train, test, epochs=epochs, seed=seed, told=told) for way in WAYS]
+    origin = provenance.provenance()
+    torch.manual_seed(seed)
+    parameters = sum(p.numel() for p in models.mnist_cnn(**NETWORK).parameters())
+    return {
+        "title": f"Five losses on {IMAGES} images",
+        "subtitle": f"mnist-5k: {len(train)} images to train on, {len(test):,} to test on; seed {seed}",
+        "norm": "l_2",
+        "attack": {"name": "FGSM", "norm": "l_inf", "samples": ATTACKED, "shown": list(SHOWN)},
+        "arms": trained,
+        "settings": {
+            "data": "mnist-5k",
+            "training images": f"{len(train)}, as many of each class",
+            "test images": len(test),
+            "network": f"elsayed-mnist-cnn with widths {NETWORK['widths']} and hidden {NETWORK['hidden']}",
+            "parameters": parameters,
+            "optimizer": repr(_optimizer()),
+            "epochs": epochs,
+            "batch size": BATCH,
+            "seed": seed,
+            "attack": f"FGSM on {ATTACKED:,} of the test images, pixels kept in [0, 1]",
+        },
+        "versions": {**origin["versions"], "commit": origin["commit"] or "unknown"},
+        "hardware": {**origin["hardware"], "threads": torch.get_num_threads()},
+    }
+
+
+def _arm(way: Way, train: Samples, test: Samples, *, epochs: int, seed: int, told: Callable[[str], None]) -> Arm:
+    torch.manual_seed(seed)
+    network = models.mnist_cnn(**NETWORK)  # the same first weights for each
+    started = time.perf_counter()
+    fitted = training.fit(
+        network,
+        train,
+        loss=way.loss,
+        regularizers=way.regularizers,
+        optimizer=_optimizer(),
+        epochs=epochs,
+        batch_size=BATCH,
+        seed=seed,
+        validation=subset(test, count=WATCHED, seed=seed, balanced=True),
+        at=("input",),
+        p=2.0,
+        measure_every=max(1, epochs // 12),
+        accelerator="cpu",
+    )
+    seconds = time.perf_counter() - started
+    told(f"{way.label}: trained in {seconds:.0f} s")
+    measured = margins.measure(network, test, at=("input",), p=2.0)
+    attacked = attacks.curve(network, subset(test, count=ATTACKED, seed=seed, balanced=True), EPSILONS)
+    return arms.arm(
+        way.name,
+        measured,
+        inputs=test.x,
+        bounds=(0.0, 1.0),
+        label=way.label,
+        note=" + ".join(map(repr, (way.loss, *way.regularizers))),
+        curve=arms.curve(attacked),
+        history=arms.history(fitted.history.rows),
+        seconds=round(seconds, 1),
+    )
+
+
+def _optimizer() -> training.Adam:
+    return training.Adam(lr=2e-3)
+
+
+def _rest(samples: Samples, chosen: Samples) -> Samples:
+    left = torch.ones(len(samples), dtype=torch.bool)
+    left[chosen.index] = False
+    return samples.select(left.nonzero()[:, 0])
