@@ -166,7 +166,10 @@ def fitted(folder: Path, **change: Any) -> wm.training.Fit:
         ({"data": samples(seed=9)}, "data .*, but data is Samples"),
         ({"model": nn.Linear(6, 3).double()}, "model Sequential .*, but model is Linear"),
         ({"regularizers": (regularizers.WeightDecay(weight=1e-3),)}, r"regularizers \(\), but regularizers is"),
-        ({"model": nn.Sequential(*network()[:3], nn.Linear(8, 3).double())}, "initial weights .*, or seed the network"),
+        (
+            {"model": nn.Sequential(*list(network().children())[:3], nn.Linear(8, 3).double())},
+            "initial weights .*, or seed the network",
+        ),
         ({"validation": samples(4)}, "validation None, but validation is Samples"),
     ],
 )
