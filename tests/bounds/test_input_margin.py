@@ -127,6 +127,18 @@ def test_classes_that_share_a_vector_are_told_apart_by_their_bias_for_ever() -> 
     assert output_margin(scores, torch.tensor([0, 0]), classifier).tolist() == pytest.approx([2 / math.sqrt(2), 0.0])
 
 
+def test_the_estimate_follows_the_average_jacobian_through_a_kink() -> None:
+    model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1, bias=False)).double()
+    state = {"0.weight": [[1.0], [-1.0]], "0.bias": [0.0, 1.0], "2.weight": [[1.0, -2.0]]}
+    model.load_state_dict({name: torch.tensor(value, dtype=torch.float64) for name, value in state.items()})
+    # f(x) = x above 1 and 3x − 2 in [0, 1]: from 2 the boundary lies at 2/3, and to first order at 0. Of 10 steps to 4
+    # the kink lies in the middle of the third, where the trapezoid rule is exact.
+    x, y = torch.tensor([[2.0]], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    found = bounds.input_margin(model, x, y, directions=1, steps=10)
+    assert found.jacobian is not None
+    assert found.jacobian.values.tolist() == pytest.approx([4 / 3], rel=1e-12)
+
+
 def test_the_type_and_the_printed_name_say_what_is_proved() -> None:
     model, x = mlp(3, 5, 2), samples(4, 3)
     found = bounds.input_margin(model, x, predictions(model, x))
