@@ -133,6 +133,25 @@ def test_above_max_cells_it_is_a_raster_and_says_so() -> None:
     assert geometry.slice2d(model, torch.zeros(2), E1, E2, BOX, max_cells=len(found)).exact
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_lines_that_coincide_and_meet_in_corners(seed: int) -> None:
+    """Weights of −1, 0 and 1: units share their lines, which run through corners of cells and of the box."""
+    draw = torch.Generator().manual_seed(seed)
+    model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    for weight in model.parameters():
+        weight.data = torch.randint(-1, 2, weight.shape, generator=draw).float()
+    found = geometry.slice2d(model, torch.zeros(2), E1, E2, (-2, 2, -2, 2))
+    assert isinstance(found, geometry.Slice)
+    assert float(found.cells.areas().sum()) == pytest.approx(16.0, abs=1e-10)
+    assert float(found.decisions().polygons.areas().sum()) == pytest.approx(16.0, abs=1e-10)
+    points = inside(found.cells)
+    ours = torch.einsum("cko,ck->co", found.maps[:, :2], points) + found.maps[:, 2]
+    torch.testing.assert_close(ours, found.scores(points), rtol=0, atol=1e-11)
+    start, end = torch.tensor([[-2.0, -2.0], [-2.0, 0.0]]).double(), torch.tensor([[2.0, 2.0], [2.0, 0.0]]).double()
+    moved = torch.einsum("bon,bn->bo", geometry.average_jacobian(model, start, end), end - start)
+    torch.testing.assert_close(moved, found.scores(end) - found.scores(start), rtol=0, atol=1e-10)
+
+
 def test_cells_are_cut_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     _, whole = build("pooled")
     monkeypatch.setattr("widemargin.geometry.cells._NUMBERS", 100_000)
