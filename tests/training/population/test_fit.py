@@ -122,22 +122,22 @@ def test_dropout_is_drawn_by_each_network_alone(loss: Any) -> None:
     assert max(others[:3]) < 1e-10 < 1e-3 < others[3]
 
 
-def test_dropout_of_one_network_and_seed_differs_between_steps_and_seeds() -> None:
+def test_dropout_differs_between_calls_layers_passes_steps_and_seeds() -> None:
     torch.manual_seed(0)
-    given = [nn.Sequential(nn.Dropout(0.5), nn.Linear(36, 3)).double()] * 2
+    given = [nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5), nn.Linear(36, 3)).double()] * 2
     x = Samples(torch.ones(5, 36, dtype=torch.float64), torch.arange(5) % 3)
-    seen = []
+    seen: list[Tensor] = []
 
     @dataclass(frozen=True)
     class Look:
         def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-            seen.append(model[0](x))  # type: ignore[index]
-            seen.append(model[0](x))  # type: ignore[index]
+            seen.extend(model.get_submodule(name)(x) for name in "001")
             return losses.CrossEntropy()(model, x, y)
 
-    population.fit(given, x, loss=Look(), optimizer=Sgd(lr=0.1), steps=2, batch_size=None, seeds=[1, 2])
+    setting: dict[str, Any] = {"loss": Look(), "regularizers": (Look(),), "steps": 2, "batch_size": None}
+    population.fit(given, x, optimizer=Sgd(lr=0.1), seeds=[1, 2], **setting)
     assert {0.0, 2.0} == set(torch.stack(seen).unique().tolist())
-    assert len({tuple(mask.flatten().tolist()) for mask in seen}) == len(seen) == 8
+    assert len({tuple(mask.flatten().tolist()) for mask in seen}) == len(seen) == 2 * 2 * 2 * 3
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5])
@@ -154,12 +154,13 @@ def test_chunks_change_nothing(chunk: int) -> None:
 @pytest.mark.parametrize("optimizer", [Adam(lr=0.03), Nero(lr=0.02), Sgd(lr=0.02, momentum=0.5)])
 def test_a_network_that_is_done_is_left_as_it_is(optimizer: Any) -> None:
     given, data = networks(BN_CNN, 4), [samples(seed=k % 2) for k in range(4)]
-    setting: dict[str, Any] = {"loss": losses.Target(alpha=1.0), "steps": 40, "batch_size": 8, "until": 0.35}
+    setting: dict[str, Any] = {"steps": 40, "batch_size": 8, "until": 0.35}
+    targets = [losses.Target(alpha=1.0 - k / 20) for k in range(4)]
     rates = [type(optimizer)(**{**vars(optimizer), "lr": optimizer.lr * (1 + k / 4)}) for k in range(4)]
-    done = population.fit(given, data, optimizer=rates, chunk=4, **setting)
+    done = population.fit(given, data, loss=targets, optimizer=rates, chunk=4, **setting)
     assert len(set(done.steps)) > 2
     for k, network in enumerate(done.networks):
-        alone, steps, value = train(given[k], data[k], optimizer=rates[k], seed=k, **setting)
+        alone, steps, value = train(given[k], data[k], loss=targets[k], optimizer=rates[k], seed=k, **setting)
         assert difference(network, alone) < 1e-8
         assert done.steps[k] == steps
         assert done.losses[k] == pytest.approx(value)
