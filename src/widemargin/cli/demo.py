@@ -55,6 +55,7 @@ def demo(
     shown = page.write(folder / "page.html", result)
     console = out()
     console.print(overview(result))
+    console.print(text(f"{result['subtitle']}; margins are l_2 distances at the input"), soft_wrap=True)
     console.print(text(f"wrote {written}"), soft_wrap=True)
     console.print(text(f"wrote {shown}"), soft_wrap=True)
     address = shown.resolve().as_uri()
@@ -63,15 +64,19 @@ def demo(
     console.print(text(f"open it with a browser: {address}"), soft_wrap=True)
 
 
+_NARROW = {"mean margin": "mean\nmargin"} | {f"FGSM, ε = {e:g}": f"FGSM\nε {e:g}" for e in (0.05, 0.1)}
+"""Heads in two lines, so that the table fits 80 columns."""
+
+
 def overview(result: Result) -> Table:
     """The first table of the page, for a terminal; the best of each column is bold."""
     from widemargin.report import tables
 
     found = tables.overview(result)
-    made = table(f"{result['title']} ({result.get('subtitle', '')})")
-    made.add_column("loss", overflow="fold")
+    made = table(result["title"])
+    made.add_column("loss", no_wrap=True)
     for head in found.heads:
-        made.add_column(text(head), justify="right")
+        made.add_column(_NARROW.get(head, head), justify="right", no_wrap=True)
     for label, cells in found.rows:
         made.add_row(text(label), *(text(cell.text, "bold" if cell.best else "") for cell in cells))
     return made

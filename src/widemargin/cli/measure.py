@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from widemargin import __version__
-from widemargin.cli import statistics
+from widemargin.cli import arms, statistics
 from widemargin.cli.console import notice, out, printable, text
 from widemargin.cli.devices import device as device_of
 from widemargin.cli.errors import about
@@ -22,7 +23,9 @@ from widemargin.cli.session import SESSION
 if TYPE_CHECKING:
     from torch import nn
 
+    from widemargin.data import Data
     from widemargin.margins import Measurement
+    from widemargin.report.schema import Result
 
 MARGIN, RESULTS = "Margin", "Results"
 
@@ -101,7 +104,8 @@ def measure(
     The margin of a sample is its distance to the decision boundary, to first
     order, at the input or at any layer: negative where the network is wrong,
     NaN where it has no gradient. Statistics are printed; margins.parquet (one
-    row per sample) and summary.json are written.
+    row per sample), summary.json and page.html, which any browser opens, are
+    written.
 
     [bold]Examples[/bold]
 
@@ -118,6 +122,8 @@ def measure(
     """
     from widemargin import norms, places
     from widemargin.data import load
+    from widemargin.report import page
+    from widemargin.report.extras import is_installed
 
     with about("--p"):
         norms.check_p(p)
@@ -155,7 +161,11 @@ def measure(
     }
     result = dataclasses.replace(result, settings={**origin, **result.settings})
 
-    written = result.write(folder)  # before anything is printed: `| head` must not cost the results
+    written = [*result.write(folder)]  # before anything is printed: `| head` must not cost the results
+    if is_installed():
+        written.append(page.write(folder / "page.html", _shown(result, found, part, origin)))
+    else:
+        notice("no page.html, which needs more packages: pip install 'widemargin[report]'")
     console = out()
     accuracy = f"{100 * result.accuracy:.2f} %"
     console.print(text(f"{model} on {data} ({split}): {len(result)} samples, accuracy {accuracy}", "bold"))
@@ -167,6 +177,30 @@ def measure(
         console.print(statistics.hardest(result, hardest, found.classes))
     for path in written:
         console.print(text(f"wrote {path}"), soft_wrap=True)
+
+
+def _shown(result: Measurement, found: Data[Any], part: Any, origin: Mapping[str, Any]) -> Result:
+    """The page's values."""
+    from widemargin.provenance import provenance
+
+    arm = arms.arm(
+        origin["model"],
+        result,
+        inputs=getattr(part, "x", None),  # a data set that reads an image when it is asked for has none in memory
+        bounds=found.bounds,
+        classes=found.classes,
+        hardest=24,
+    )
+    origins = provenance(origin["device"])
+    return {
+        "title": f"{origin['model']} on {origin['data']}",
+        "subtitle": f"{len(result):,} samples of its {origin['split']} set",
+        "norm": arms.norm(result.settings["p"]),
+        "arms": [arm],
+        "settings": {key: value for key, value in result.settings.items() if value not in (None, [])},
+        "versions": origins["versions"],
+        "hardware": origins["hardware"],
+    }
 
 
 def measured(network: nn.Module, part: Any, *, batch_size: int, **options: Any) -> Measurement:

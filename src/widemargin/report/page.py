@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import os
@@ -139,6 +140,7 @@ def _policy(*scripts: str) -> str:
     )
 
 
+@functools.cache
 def _bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
     library: str = need("vl_convert").javascript_bundle(vl_version=vega_lite_version())

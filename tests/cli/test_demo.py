@@ -1,0 +1,110 @@
+"""`widemargin demo`, with a network and sets of samples so small that it takes seconds."""
+
+from __future__ import annotations
+
+import json
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cli.conftest import Run
+from widemargin.cli import five_losses
+from widemargin.data import subset
+from widemargin.report.check import check
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo with 40 test images."""
+    monkeypatch.setattr(five_losses, "NETWORK", {"widths": (2, 2), "hidden": (8, 8)})
+    monkeypatch.setattr(five_losses, "ATTACKED", 20)
+    monkeypatch.setattr(five_losses, "WATCHED", 20)
+    train, test = five_losses.split(seed=0)
+    few = subset(train, count=30, seed=0, balanced=True), subset(test, count=40, seed=0, balanced=True)
+    monkeypatch.setattr(five_losses, "split", lambda seed: few)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_demo_prints_a_table_and_writes_a_page(run: Run) -> None:
+    answer = run("demo", "--epochs", "2", "--seed", "3", "--out", "there")
+    assert answer.code == 0, answer.err
+    labels = [way.label for way in five_losses.WAYS]
+    lines = answer.out.splitlines()
+    for label in labels:
+        assert sum(line.lstrip().startswith(f"{label}  ") for line in lines) == 1, label
+        assert f"{label}: trained in " in answer.err
+    assert max(map(len, lines[:12])) <= 80
+    for head in ("accuracy", "mean", "mean/std", "negative", "FGSM", "ε 0.05", "ε 0.1"):
+        assert head in answer.out
+    assert f"open it with a browser: {Path('there/page.html').resolve().as_uri()}" in answer.out
+
+    result = check(json.loads(Path("there/result.json").read_text(encoding="utf-8")))
+    assert [arm["label"] for arm in result["arms"]] == labels
+    for arm in result["arms"]:
+        assert arm["samples"] == 40
+        assert len(arm["margins"]["input"]) == 40
+        assert {row["epoch"] for row in arm["history"]} == {0, 1, 2}
+        assert {row["split"] for row in arm["history"]} == {"train", "validation"}
+        assert [point["epsilon"] for point in arm["curve"]] == list(five_losses.EPSILONS)
+        assert len(arm["hardest"]) == 12
+    first = {tuple(v for k, v in arm["history"][0].items() if k == "accuracy") for arm in result["arms"]}
+    assert len(first) == 1  # the same first weights
+    assert result["settings"]["seed"] == 3
+    page = Path("there/page.html").read_text(encoding="utf-8")
+    assert all(f'id="{section}"' in page for section in ("margins", "attack", "training", "hardest", "facts"))
+
+
+def test_the_test_images_are_the_others() -> None:
+    train, test = five_losses.split(seed=1)
+    assert torch.bincount(train.y).tolist() == [25] * 10
+    assert torch.bincount(test.y).tolist() == [475] * 10
+    assert train.index is not None
+    assert test.index is not None
+    assert torch.equal(torch.cat([train.index, test.index]).sort().values, torch.arange(5000))
+    assert not torch.equal(five_losses.split(seed=2)[0].x, train.x)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_page_is_opened_where_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def browse(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", browse)
+    monkeypatch.setattr(five_losses, "WAYS", five_losses.WAYS[:1])
+    answer = run("demo", "--epochs", "1", "--open")
+    assert answer.code == 0, answer.err
+    assert opened == [Path("demo/page.html").resolve().as_uri()]
+    assert "open it with a browser" not in answer.out
+
+
+def test_the_shown_epsilons_are_measured() -> None:
+    assert set(five_losses.SHOWN) <= set(five_losses.EPSILONS)
+    assert list(five_losses.EPSILONS) == sorted(five_losses.EPSILONS)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "sentence"),
+    [("altair", "the report needs altair, which is not installed: pip install 'widemargin[report]'"), ("file", "file")],
+)
+def test_mistakes_are_told_before_any_work(
+    run: Run, monkeypatch: pytest.MonkeyPatch, prepare: str, sentence: str
+) -> None:
+    def never(**_: Any) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr(five_losses, "run", never)
+    if prepare == "altair":
+        monkeypatch.setitem(sys.modules, "altair", None)
+    else:
+        Path("demo").write_text("")
+        sentence = "--out is 'demo', which is a file, expected a folder"
+    answer = run("demo")
+    assert answer.code == 2
+    assert sentence in answer.err
