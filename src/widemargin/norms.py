@@ -43,21 +43,14 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     rows = x.flatten(1) if x.ndim > 1 else x[:, None]
     if rows.dtype in _HALF:
         rows = rows.float()
-    size = rows.abs()
     if p == 1:
-        return size.sum(dim=1)
-    largest = size.amax(dim=1)
+        return rows.abs().sum(dim=1)
     if p == math.inf:
-        return largest
+        return rows.abs().amax(dim=1)
     # A constant in the graph: by homogeneity the gradient is right without it.
-    unit = largest.detach()
-    unit = torch.where((unit > 0) & unit.isfinite(), unit, torch.ones_like(unit))
-    ratio = size / unit[:, None]
-    # 0^(1/p) has an infinite slope: keep zero rows out of the root.
-    zero = (largest == 0).detach()
-    total = (ratio.square() if p == 2 else ratio**p).sum(dim=1)
-    root = torch.where(zero, torch.ones_like(total), total) ** (1 / p)
-    return torch.where(zero, total, root * unit)
+    largest = rows.detach().abs().amax(dim=1)
+    unit = torch.where((largest > 0) & largest.isfinite(), largest, torch.ones_like(largest))
+    return torch.linalg.vector_norm(rows / unit[:, None], p, dim=1) * unit
 
 
 def frobenius(weight: Tensor) -> Tensor:

@@ -77,7 +77,8 @@ class At(_Places):
             raise RuntimeError(
                 f"at has {name!r}, but gradients are switched off there: watch outside torch.no_grad and inference_mode"
             )
-        zero = torch.zeros_like(value, requires_grad=True)
+        # One number, as often as it is needed: a tensor full of zeros would cost as much as the layer's own ReLU.
+        zero = value.new_zeros(()).expand(value.shape).requires_grad_()
         self._zeros[name] = zero
         return value + zero
 
