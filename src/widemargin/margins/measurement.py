@@ -194,18 +194,18 @@ def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
 def _check_samples_do_not_mix(network: nn.Module, x: Tensor, at: Sequence[str]) -> None:
     """Raise when a sample's scores depend on other samples of its batch, by whatever layer.
 
-    Of the first four samples, the scores of the second and third must have no gradient at the others: one before them
-    and one after, since a layer may look one way only. The weights are random because sums of scores can be constant
-    (probabilities). A few samples, uncompiled: one more pass over a whole batch would be felt on small data.
+    Of the first three samples, the scores of the second must have no gradient at the one before it and the one after:
+    a layer may look one way only. The weights are random because sums of scores can be constant (probabilities).
+    Three samples, uncompiled: one more pass over a whole batch would be felt on small data.
     """
     if len(x) < 2:
         return
     with places.uncompiled(network), places.watch(network, at) as watched:
-        scores = places.scores_of(network(x[:4]))
+        scores = places.scores_of(network(x[:3]))
     check_finite(scores, "scores")
-    weights = torch.randn(scores[1:3].shape, generator=torch.Generator().manual_seed(0)).to(scores)
-    for name, gradient in watched.gradients(scores[1:3] * weights).items():
-        if gradient.shape[:1] == scores.shape[:1] and bool(gradient[0].any() or gradient[3:].any()):
+    weights = torch.randn(scores[1].shape, generator=torch.Generator().manual_seed(0)).to(scores)
+    for name, gradient in watched.gradients(scores[1] * weights).items():
+        if gradient.shape[:1] == scores.shape[:1] and bool(gradient[0].any() or gradient[2:].any()):
             raise ValueError(
                 f"the scores of one sample depend on the other samples of its batch at {name!r}, even in evaluation "
                 "mode, so per-sample margins are not defined: measure with batch_size=1, or change the layer that mixes"
