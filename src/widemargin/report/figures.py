@@ -56,7 +56,7 @@ def margins(result: Result, place: str) -> alt.LayerChart:
         side = alt.Chart(alt.InlineData(values=[{"from": low, "to": 0}])).mark_rect(style="wrong", clip=True)
         layers.append(side.encode(x="from:Q", x2="to:Q"))
     layers += [
-        curves.mark_area(opacity=0.1, interpolate="monotone", clip=True, tooltip=None).encode(tooltip=alt.value(None)),
+        curves.mark_area(opacity=0.07, interpolate="monotone", clip=True, tooltip=None).encode(tooltip=alt.value(None)),
         curves.mark_line(interpolate="monotone", clip=True),
         alt.Chart(alt.InlineData(values=means))
         .transform_filter(SHOWN)
