@@ -37,7 +37,7 @@ def test_the_demo_prints_a_table_and_writes_a_page(run: Run) -> None:
     for label in labels:
         assert sum(line.lstrip().startswith(f"{label}  ") for line in lines) == 1, label
         assert f"{label}: trained in " in answer.err
-    assert max(map(len, lines[:12])) <= 80
+    assert max(map(len, lines[:10])) <= 80
     for head in ("accuracy", "mean", "mean/std", "negative", "FGSM", "ε 0.05", "ε 0.1"):
         assert head in answer.out
     assert f"open it with a browser: {Path('there/page.html').resolve().as_uri()}" in answer.out

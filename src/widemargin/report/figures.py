@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from widemargin.files import write_whole
 from widemargin.report.extras import need
 from widemargin.report.layers import HOVER, SHOWN, TICKS, color, digits, figure, hover, tip
-from widemargin.report.names import label_of, norm_name, place_name, sentence
+from widemargin.report.names import label_of, place_name, sentence
 from widemargin.report.schema import Result
 from widemargin.report.statistics import density, places, statistics
 from widemargin.report.theme import SHAPES, Mode, config
@@ -39,7 +39,7 @@ def margins(result: Result, place: str) -> alt.LayerChart:
             height = min(curve, key=lambda point: abs(point[0] - mean))[1]
             means.append({"arm": label_of(arm), "mean": digits(mean), "height": digits(height)})
     low, high = min((r["margin"] for r in rows), default=0.0), max((r["margin"] for r in rows), default=1.0)
-    norm = norm_name(result.get("norm", ""))
+    norm = result.get("norm", "")
     x = alt.X(
         "margin:Q",
         title=f"distance to the boundary{norm and f' ({norm})'}",
@@ -87,7 +87,7 @@ def under_attack(result: Result) -> alt.LayerChart:
         for point in arm.get("curve", [])
     ]
     attack = result.get("attack", {})
-    norm = norm_name(attack.get("norm", ""))
+    norm = attack.get("norm", "")
     title = f"ε{norm and f' ({norm})'}"
     return _shares(result, rows, "epsilon", title, "ε", f"Accuracy under {attack.get('name', 'attack')}")
 
@@ -106,7 +106,7 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
     """The mean distance at `place`, the accuracy or the loss over the epochs: validation solid, training dashed."""
     alt = need("altair")
     rows = training_rows(result, quantity, place)
-    norm = norm_name(result.get("norm", ""))
+    norm = result.get("norm", "")
     title = {"distance": f"mean distance to the boundary{norm and f' ({norm})'}"}.get(quantity, quantity)
     percent = quantity == "accuracy"
     y = alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5, **({"format": ".0%"} if percent else {})))
