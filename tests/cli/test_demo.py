@@ -14,6 +14,7 @@ import torch
 from cli.conftest import Run
 from widemargin.cli import five_losses
 from widemargin.data import subset
+from widemargin.report import page
 from widemargin.report.check import check
 
 
@@ -24,6 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(five_losses, "ATTACKED", 20)
     monkeypatch.setattr(five_losses, "WATCHED", 20)
     train, test = five_losses.split(seed=0)
+    monkeypatch.setattr(page, "_bundle", str)  # the chart library takes seconds, and no browser looks
     few = subset(train, count=30, seed=0, balanced=True), subset(test, count=40, seed=0, balanced=True)
     monkeypatch.setattr(five_losses, "split", lambda seed: few)
 
@@ -54,8 +56,8 @@ def test_the_demo_prints_a_table_and_writes_a_page(run: Run) -> None:
     first = {tuple(v for k, v in arm["history"][0].items() if k == "accuracy") for arm in result["arms"]}
     assert len(first) == 1  # the same first weights
     assert result["settings"]["seed"] == 3
-    page = Path("there/page.html").read_text(encoding="utf-8")
-    assert all(f'id="{section}"' in page for section in ("margins", "attack", "training", "hardest", "facts"))
+    text = Path("there/page.html").read_text(encoding="utf-8")
+    assert all(f'id="{section}"' in text for section in ("margins", "attack", "training", "hardest", "facts"))
 
 
 def test_the_test_images_are_the_others() -> None:

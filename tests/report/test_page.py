@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -41,14 +42,26 @@ class Read(HTMLParser):
         return [text for name, text in self.texts if name == tag]
 
 
+FULL = result(("cross-entropy", "hinge"), places=("input", "conv1"))
+LIBRARY = "/* the chart library, which only a browser needs */"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def light() -> Iterator[None]:
+    """Pages without the chart library, which takes seconds to make; test_browser.py has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "_bundle", lambda: LIBRARY)
+        yield
+
+
 @pytest.fixture(scope="module")
 def full() -> str:
-    return page.render(result())
+    return page.render(FULL)
 
 
 @pytest.fixture(scope="module")
 def hostile() -> str:
-    shown = result(HOSTILE, places=("input", "<b>place</b>"))
+    shown = result(HOSTILE, places=("<b>place</b>",))
     shown["title"] = shown["subtitle"] = shown["norm"] = HOSTILE[0]
     shown["attack"]["name"] = HOSTILE[1]
     shown["settings"] |= {HOSTILE[2]: HOSTILE[0], "nested": {HOSTILE[0]: [HOSTILE[1]]}}
@@ -140,7 +153,7 @@ def test_margins_that_are_all_equal_or_missing_still_make_a_page() -> None:
 
 
 def test_a_result_read_from_a_file_makes_the_same_page(full: str, tmp_path: Path) -> None:
-    again = json.loads(json.dumps(result()))
+    again = json.loads(json.dumps(FULL))
     path = page.write(tmp_path / "new" / "page.html", again)
     assert path.read_text(encoding="utf-8") == full
 
@@ -155,6 +168,7 @@ def test_a_page_is_made_without_torch() -> None:
     program = (
         "import sys; sys.modules['torch'] = None\n"
         "from widemargin.report import page\n"
+        "page._bundle = str\n"
         "page.render({'title': 't', 'arms': [{'name': 'a', 'margins': {'input': [0.1, 0.2]}}]})"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
