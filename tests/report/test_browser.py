@@ -129,6 +129,18 @@ def test_every_chart_has_a_line_for_every_network(open_: Callable[..., Opened]) 
     assert "Means: cross-entropy" in seen.page.locator("#chart-margins-0").get_attribute("aria-label")
 
 
+@pytest.mark.parametrize("chart", ["chart-margins-0", "chart-training-0"])
+def test_the_point_nearest_to_the_pointer_is_told(open_: Callable[..., Opened], chart: str) -> None:
+    seen = open_("one")
+    seen.page.locator(f"#{chart} svg").hover(position={"x": 400, "y": 200})
+    seen.page.wait_for_selector("#vg-tooltip-element.visible")
+    told = seen.page.locator("#vg-tooltip-element tr").all_inner_texts()
+    assert told[0].split("\t") == ["network", "my network"]
+    assert len(told) == (3 if chart == "chart-margins-0" else 4)
+    numbers = [line.split("\t")[1] for line in told if not line.startswith(("network", "samples"))]
+    assert all(float(number) > 0 for number in numbers)
+
+
 def test_hostile_names_are_text(open_: Callable[..., Opened]) -> None:
     seen = open_("hostile")
     assert seen.page.locator("h1").inner_text() == HOSTILE[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from widemargin.files import write_whole
 from widemargin.report.extras import need
-from widemargin.report.layers import HOVER, SHOWN, TICKS, color, digits, figure, hover, tip
+from widemargin.report.layers import HOVER, SHOWN, TICKS, color, digits, figure, hover, tips
 from widemargin.report.names import label_of, place_name, sentence
 from widemargin.report.schema import Result
 from widemargin.report.statistics import density, places, statistics
@@ -47,16 +47,14 @@ def margins(result: Result, place: str) -> alt.LayerChart:
         axis=alt.Axis(tickCount=TICKS),
     )
     y = alt.Y("density:Q", title="density", stack=None, axis=alt.Axis(tickCount=4))
-    told = [tip("arm:N", "network"), tip("margin:Q", "distance", ".3~g"), tip("density:Q", "density", ".3~g")]
-    curves = (
-        alt.Chart(alt.NamedData("rows")).transform_filter(SHOWN).encode(x=x, y=y, color=color(result), tooltip=told)
-    )
+    told = [("arm", "network", ""), ("margin", "distance", ".3~g"), ("density", "density", ".3~g")]
+    curves = alt.Chart(alt.NamedData("rows")).transform_filter(SHOWN).encode(x=x, y=y, color=color(result))
     layers = []
     if low < 0 < high:
         side = alt.Chart(alt.InlineData(values=[{"from": low, "to": 0}])).mark_rect(style="wrong", clip=True)
         layers.append(side.encode(x="from:Q", x2="to:Q"))
     layers += [
-        curves.mark_area(opacity=0.07, interpolate="monotone", clip=True, tooltip=None).encode(tooltip=alt.value(None)),
+        curves.mark_area(opacity=0.07, interpolate="monotone", clip=True),
         curves.mark_line(interpolate="monotone", clip=True),
         alt.Chart(alt.InlineData(values=means))
         .transform_filter(SHOWN)
@@ -66,9 +64,9 @@ def margins(result: Result, place: str) -> alt.LayerChart:
             y="height:Q",
             y2=alt.datum(0),
             color=color(result),
-            tooltip=[tip("arm:N", "network"), tip("mean:Q", "mean", ".3~g")],
+            tooltip=tips([("arm", "network", ""), ("mean", "mean", ".3~g")]),
         ),
-        hover(curves),
+        hover(curves, told),
     ]
     if low < 0 < high:
         zero = alt.Chart(alt.InlineData(values=[{"zero": 0, "text": "boundary"}])).encode(x="zero:Q")
@@ -114,22 +112,16 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
     dash = alt.StrokeDash(
         "samples:N", title=None, scale=alt.Scale(domain=["validation", "training"], range=[[1, 0], [5, 4]])
     )
-    told = [
-        tip("arm:N", "network"),
-        tip("samples:N", "samples"),
-        tip("epoch:Q", "epoch"),
-        tip("value:Q", quantity, ".1%" if percent else ".3~g"),
-    ]
+    form = ".1%" if percent else ".3~g"
+    told = [("arm", "network", ""), ("samples", "samples", ""), ("epoch", "epoch", "~r"), ("value", quantity, form)]
     lines = (
         alt.Chart(alt.NamedData("rows"))
         .transform_filter(SHOWN)
-        .encode(
-            x=alt.X("epoch:Q", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)), y=y, color=color(result), tooltip=told
-        )
+        .encode(x=alt.X("epoch:Q", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)), y=y, color=color(result))
     )
     dashed = lines.encode(strokeDash=dash) if both else lines
     name = f"Distance over training, {place_name(place)}" if quantity == "distance" else f"{quantity} over training"
-    return figure([dashed.mark_line(clip=True), hover(lines)], rows, sentence(name), zoom=True)
+    return figure([dashed.mark_line(clip=True), hover(lines, told)], rows, sentence(name), zoom=True)
 
 
 def training_rows(result: Result, quantity: Quantity, place: str) -> list[dict[str, Any]]:
@@ -190,7 +182,7 @@ def _shares(
             x=alt.X(f"{x}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=TICKS)),
             y=alt.Y("accuracy:Q", scale=shares, axis=alt.Axis(format=".0%", tickCount=5)),
             color=color(result),
-            tooltip=[tip("arm:N", "network"), tip(f"{x}:Q", told), tip("accuracy:Q", "accuracy", ".1%")],
+            tooltip=tips([("arm", "network", ""), (x, told, "~r"), ("accuracy", "accuracy", ".1%")]),
         )
     )
     labels = [label_of(arm) for arm in result["arms"]]

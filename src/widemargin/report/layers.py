@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from widemargin.report.extras import need
 from widemargin.report.names import label_of
@@ -10,6 +10,9 @@ from widemargin.report.schema import Result
 
 if TYPE_CHECKING:
     import altair as alt
+
+Told: TypeAlias = tuple[str, str, str]
+"""A line of a tooltip: a field, its name, and the format of its numbers; empty for text."""
 
 WIDTH, HEIGHT = 680, 300
 SHOWN = "indexof(hidden, datum.arm) < 0"  # the page writes the arms that its reader switched off into `hidden`
@@ -31,11 +34,19 @@ def figure(layers: list[Any], rows: list[dict[str, Any]], name: str, *, zoom: bo
     return chart
 
 
-def hover(curves: alt.Chart) -> alt.Chart:
-    """The point of the curves nearest to the pointer, with its tooltip; the others are there but unseen and untold."""
+def hover(curves: alt.Chart, told: list[Told]) -> alt.Chart:
+    """The point of the curves nearest to the pointer, with its tooltip; the others are there but unseen and untold.
+
+    The tooltip is written out, since Vega-Lite (6.4) looks for the text fields of a nearest point in the wrong object.
+    """
     alt = need("altair")
+    point = "(datum.datum || datum)"  # the cell around a point has the point's row in its own
+    values = {
+        title: f"format({point}['{field}'], '{form}')" if form else f"{point}['{field}']" for field, title, form in told
+    }
+    lines = ", ".join(f"'{title}': {value}" for title, value in values.items())
     near = alt.selection_point(name="near", on="pointerover", nearest=True, empty=False, clear="pointerout")
-    dots = curves.mark_point(size=60, filled=True, clip=True, aria=False)
+    dots = curves.mark_point(size=60, filled=True, clip=True, aria=False, tooltip={"expr": f"{{{lines}}}"})
     return dots.encode(opacity=alt.condition(near, alt.value(1), alt.value(0))).add_params(near).properties(name=HOVER)
 
 
@@ -45,10 +56,15 @@ def color(result: Result) -> alt.Color:
     return alt.Color("arm:N", title=None, scale=alt.Scale(domain=[label_of(arm) for arm in result["arms"]]))
 
 
-def tip(field: str, title: str, format: str | None = None) -> alt.Tooltip:
-    """A line of a tooltip."""
+def tips(told: list[Told]) -> list[alt.Tooltip]:
+    """The lines of a tooltip."""
     alt = need("altair")
-    return alt.Tooltip(field, title=title, format=format) if format else alt.Tooltip(field, title=title)
+    return [
+        alt.Tooltip(field=field, type="quantitative", title=title, format=form)
+        if form
+        else alt.Tooltip(field=field, type="nominal", title=title)
+        for field, title, form in told
+    ]
 
 
 def digits(value: float | int) -> float:
