@@ -34,7 +34,7 @@ GOAL = 2.3
 # Eight places of the MNIST CNN from its input to its last layer; the cost against their number takes the first ones.
 PLACES = ("input", "output", "pool2", "relu1", "fc1", "pool1", "relu3", "conv2")
 # Network, images and batch on a CPU, and on a GPU.
-NETWORKS = {"elsayed-mnist-cnn": ((1024, 128), (60_000, 1024)), "wrn-28-10": ((48, 8), (4096, 256))}
+NETWORKS = {"elsayed-mnist-cnn": ((1024, 128), (60_000, 1024)), "wrn-28-10": ((8, 4), (4096, 256))}
 
 Times = dict[str, list[float]]
 
