@@ -27,7 +27,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     train, test = five_losses.split(seed=0)
     monkeypatch.setattr(page, "_bundle", str)  # the chart library takes seconds, and no browser looks
     few = subset(train, count=30, seed=0, balanced=True), subset(test, count=40, seed=0, balanced=True)
-    monkeypatch.setattr(five_losses, "split", lambda seed: few)
+    monkeypatch.setattr(five_losses, "split", lambda seed, images: few)
 
 
 @pytest.mark.usefixtures("small")
@@ -58,6 +58,31 @@ def test_the_demo_prints_a_table_and_writes_a_page(run: Run) -> None:
     assert result["settings"]["seed"] == 3
     text = Path("there/page.html").read_text(encoding="utf-8")
     assert all(f'id="{section}"' in text for section in ("margins", "attack", "training", "hardest", "facts"))
+
+
+@pytest.mark.usefixtures("small")
+def test_accuracy_against_data_where_asked(run: Run) -> None:
+    answer = run("demo", "--epochs", "1", "--sizes", "20, 10", "--out", "there")
+    assert answer.code == 0, answer.err
+    result = check(json.loads(Path("there/result.json").read_text(encoding="utf-8")))
+    for arm in result["arms"]:
+        assert [point["samples"] for point in arm["sizes"]] == [10, 20, five_losses.IMAGES]
+        assert arm["sizes"][-1]["accuracy"] == arm["accuracy"]
+    assert 'id="data"' in Path("there/page.html").read_text(encoding="utf-8")
+
+
+def test_a_larger_set_begins_with_the_smaller_one() -> None:
+    small, large = five_losses.split(seed=1), five_losses.split(seed=1, images=400)
+    assert torch.equal(large[0].x[: len(small[0])], small[0].x)
+    assert len(large[1]) == 4600
+
+
+@pytest.mark.parametrize("given", ["many", "5", "250,-1", "1.5", "100000"])
+def test_sizes_that_are_none_are_refused(run: Run, given: str) -> None:
+    answer = run("demo", "--sizes", given)
+    assert answer.code != 0
+    assert "--sizes has" in answer.err
+    assert not Path("demo").exists()
 
 
 def test_the_test_images_are_the_others() -> None:

@@ -27,6 +27,10 @@ def demo(
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed of the choice of images, the first weights and the order.")
     ] = 0,
+    sizes: Annotated[
+        str,
+        typer.Option(metavar="N,N,…", help="Train on so many images too, for a chart of accuracy against data."),
+    ] = "",
     open_: Annotated[
         bool, typer.Option("--open", metavar="", help="Open the page in a browser when it is written.")
     ] = False,
@@ -41,6 +45,7 @@ def demo(
     from widemargin.report import page
     from widemargin.report.extras import check_installed
 
+    counts = sizes_of(sizes)
     check_installed()  # known before the work, not after it
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out is {str(folder)!r}, which is a file, expected a folder")
@@ -50,7 +55,7 @@ def demo(
     from widemargin.cli import five_losses
     from widemargin.files import write_json
 
-    result = five_losses.run(epochs=epochs, seed=seed, told=say)
+    result = five_losses.run(epochs=epochs, seed=seed, sizes=counts, told=say)
     written = write_json(folder / "result.json", result)
     shown = page.write(folder / "page.html", result)
     console = out()
@@ -63,6 +68,21 @@ def demo(
         return
     console.print(text(f"open it with a browser: {address}"), soft_wrap=True)
 
+
+def sizes_of(given: str) -> list[int]:
+    """Numbers of images such as 50,100,1000, in the order given; none for an empty text."""
+    counts = []
+    for part in filter(None, (part.strip() for part in given.split(","))):
+        if not part.isdecimal() or not SMALLEST <= int(part) <= LARGEST:
+            raise ValueError(
+                f"--sizes has {part!r}, expected numbers of images from {SMALLEST} to {LARGEST} such as 50,100,1000"
+            )
+        counts.append(int(part))
+    return counts
+
+
+SMALLEST, LARGEST = 10, 4000
+"""One image of each class to train on; a thousand of the 5,000 left to test on."""
 
 _NARROW = {"mean margin": "mean\nmargin"} | {f"FGSM, ε = {e:g}": f"FGSM\nε {e:g}" for e in (0.05, 0.1)}
 """Heads in two lines, so that the table fits 80 columns."""

@@ -130,7 +130,7 @@ def train(
     from widemargin.files import write_whole
     from widemargin.places import INPUT, check_places
     from widemargin.provenance import provenance
-    from widemargin.report import page
+    from widemargin.report import extras, page
     from widemargin.training import TrainingStopped, fit
 
     if p is not None:
@@ -222,7 +222,7 @@ def train(
         *margins.write(folder),
     ]
     title = f"{model} on {data}, {loss.value}"
-    if _can_show():
+    if extras.is_installed():
         shown = {
             "title": title,
             "subtitle": f"{_count(part)} samples to train on, {len(margins):,} to test on; seed {seed}",
@@ -267,10 +267,6 @@ def _check_installed() -> None:
         raise ImportError("training needs Lightning Fabric: pip install 'widemargin[train]'")
     if not _is_there("pyarrow"):
         raise ImportError("writing margins.parquet needs pyarrow: pip install 'widemargin[files]'")
-
-
-def _can_show() -> bool:
-    return all(map(_is_there, ("altair", "vl_convert", "jinja2")))
 
 
 def _is_there(module: str) -> bool:
