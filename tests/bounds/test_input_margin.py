@@ -160,6 +160,8 @@ def test_the_type_and_the_printed_name_say_what_is_proved() -> None:
         ({"directions": -1}, "directions is -1, expected an integer of at least 0"),
         ({"steps": 1}, "steps is 1, expected an integer of at least 2"),
         ({"batch_size": 0}, "batch_size is 0, expected an integer of at least 1"),
+        ({"jacobian": "sharp"}, "jacobian is 'sharp', expected 'estimate' or 'exact'"),
+        ({"jacobian": "exact"}, r"jacobian is 'exact', but x has shape \[2, 3\], expected \[batch, 2\]"),
     ],
 )
 def test_bad_arguments_are_told(options: dict[str, Any], sentence: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from widemargin.bounds.chain import chain_of, like_weights
-from widemargin.bounds.jacobian import jacobian_estimate
+from widemargin.bounds.jacobian import jacobian_estimate, jacobian_exact
 from widemargin.bounds.kinds import Certificate, Estimate
 from widemargin.modes import evaluating
 from widemargin.places import scores_of, uncompiled, unwrap
@@ -20,13 +21,13 @@ from widemargin.types import Labels, PerExample, check_finite, check_scores_and_
 class InputMargin:
     """γ_out of every sample, and what it says of γ_in: `frobenius` ≤ `spectral` ≤ γ_in, and `jacobian` beside them.
 
-    `jacobian` is None where no directions were asked for.
+    `jacobian` is a certificate where it is exact, and None where no directions were asked for.
     """
 
     output: PerExample
     frobenius: Certificate
     spectral: Certificate
-    jacobian: Estimate | None
+    jacobian: Certificate | Estimate | None
     frobenius_product: float
     spectral_product: float
     lipschitz_factor: float
@@ -41,6 +42,7 @@ def input_margin(
     x: Tensor,
     labels: Labels,
     *,
+    jacobian: Literal["estimate", "exact"] = "estimate",
     directions: int = 8,
     steps: int = 16,
     seed: int = 0,
@@ -53,13 +55,15 @@ def input_margin(
     the Lipschitz constants of activations, BatchNorm (evaluation mode) and overlapping pools, and convolutions are
     operators: ‖kernel‖_F would certify too much. A misclassified sample has margin 0 (errata 2).
 
-    The two products are certificates. (19) has all regions of a ball in it and can't be enumerated outside 2-D, so it
-    is an estimate here, and named one (errata 6): from finitely many directions it is too high rather than too low.
+    The two products are certificates. (19) has all regions of a ball in it, which only in 2-D can be enumerated: there
+    `jacobian="exact"` gives a third certificate. Elsewhere it is an estimate, and named one (errata 6): from finitely
+    many directions it is too high rather than too low.
 
     Args:
         model: a chain of layers, biases allowed, see `chain.chain_of`.
         x: inputs.
         labels: class indices, or ±1 for a network with one output.
+        jacobian: (19) as an "estimate", or for inputs of two dimensions "exact", see `geometry.jacobian_margin`.
         directions: random directions of the estimate of (19), beside that of the gradient; 0 leaves it out.
         steps: points of the average Jacobian along each direction.
         seed: of the directions.
@@ -68,6 +72,10 @@ def input_margin(
     for name, value, least in (("directions", directions, 0), ("steps", steps, 2), ("batch_size", batch_size, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"{name} is {value!r}, expected an integer of at least {least}")
+    if jacobian not in ("estimate", "exact"):
+        raise ValueError(f"jacobian is {jacobian!r}, expected 'estimate' or 'exact'")
+    if jacobian == "exact" and tuple(x.shape[1:]) != (2,):
+        raise ValueError(f"jacobian is 'exact', but x has shape {list(x.shape)}, expected [batch, 2]")
     chain = chain_of(model, x, biases="ignore", batch_norm=True)
     *hidden, last = chain.weights
     if not isinstance(last.module, nn.Linear):
@@ -78,11 +86,16 @@ def input_margin(
     gamma = output_margin(scores, labels.to(scores.device), last.weight).cpu()
     spectral = math.prod((link.lipschitz for link in hidden), start=1.0)
     frobenius = math.prod((link.frobenius for link in hidden), start=1.0)
+    nineteen: Certificate | Estimate | None = None
+    if jacobian == "exact":
+        nineteen = jacobian_exact(network, x, labels)
+    elif directions:
+        nineteen = jacobian_estimate(network, x, labels, directions, steps, seed, batch_size)
     return InputMargin(
         output=gamma,
         frobenius=Certificate(what="γ_out/Π‖W‖_F (20)", values=gamma / (frobenius * chain.factor)),
         spectral=Certificate(what="γ_out/Π‖W‖_2", values=gamma / (spectral * chain.factor)),
-        jacobian=jacobian_estimate(network, x, labels, directions, steps, seed, batch_size) if directions else None,
+        jacobian=nineteen,
         frobenius_product=frobenius,
         spectral_product=spectral,
         lipschitz_factor=chain.factor,

@@ -227,11 +227,16 @@ def everything(
         with about("--r, --theta"):
             band: dict[str, Any] = {"r": scale["r"], "theta": scale["theta"], "delta": delta, **odn}
             rows["odn"] = bounds.odn(network, x, y, **band, biases=biases, batch_size=batch_size)
-    margins = bounds.input_margin(network, x, y, batch_size=batch_size, seed=odn["seed"])
+    in_plane = tuple(x.shape[1:]) == (2,)
+    margins = bounds.input_margin(
+        network, x, y, jacobian="exact" if in_plane else "estimate", batch_size=batch_size, seed=odn["seed"]
+    )
     classes = max(chain.weights[-1].units, 2)
-    for kind in (margins.spectral, margins.jacobian):
+    for name, kind in (
+        ("robustness", margins.spectral),
+        (f"robustness, {'Jacobian' if in_plane else 'estimated'}", margins.jacobian),
+    ):
         assert kind is not None
-        name = "robustness" if isinstance(kind, bounds.Certificate) else "robustness, estimated"
         rows[name] = bounds.robustness(kind, x, classes=classes, covering=cover, delta=delta)
     return rows, margins
 

@@ -6,6 +6,7 @@ from widemargin.geometry.lines import Line, average_jacobian, line
 from widemargin.geometry.margin import exact_margin
 from widemargin.geometry.network import register
 from widemargin.geometry.regions import AffineMap, affine, jacobian, pattern
+from widemargin.geometry.sectors import jacobian_margin
 from widemargin.geometry.slices import Boundary, Decisions, Ellipses, Raster, Slice, slice2d
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "average_jacobian",
     "exact_margin",
     "jacobian",
+    "jacobian_margin",
     "line",
     "norm_chain",
     "pattern",

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from widemargin.geometry.against import against
 from widemargin.geometry.chain import factors
 from widemargin.geometry.lines import averages
 from widemargin.geometry.network import Network, check_inputs, read
@@ -60,7 +61,7 @@ def sets(
     with torch.no_grad():
         here, there = network.forward(x), network.forward(points)
     check_scores_and_labels(here, label.to(here.device))
-    towards = _towards(here.shape[1], label.to(here.device))  # rows e_y − e_c, or ±1
+    towards = against(here.shape[1], label.to(here.device)[0])  # rows e_y − e_c, or ±1
     V = last.linear(torch.eye(_width(network, last), dtype=torch.float64, device=here.device)).T
     size = torch.linalg.vector_norm(towards @ V, dim=1)
     if not bool((size > 0).all()):
@@ -88,14 +89,6 @@ def _classifier(network: Network) -> Affine:
             return step
         break
     raise ValueError("model does not end in a linear layer, expected a classifier on features")
-
-
-def _towards(outputs: int, label: Tensor) -> Tensor:
-    if outputs == 1:
-        return label.double()[:, None]
-    rows = -torch.eye(outputs, dtype=torch.float64, device=label.device)
-    rows[:, label[0]] += 1.0
-    return rows[torch.arange(outputs, device=label.device) != label]
 
 
 @torch.no_grad()
