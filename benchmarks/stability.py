@@ -188,6 +188,8 @@ def main() -> None:
                 print(f"{finished}/{len(pending)} after {time.perf_counter() - started:.0f} s", flush=True)
     for _ in pool:
         todo.put(None)
+    for process in pool:
+        process.join()
     table = cells(rows)
     for form in FORMS:
         counted = [c for c in table if c["form"] == form and c["counts"]]

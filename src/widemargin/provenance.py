@@ -18,7 +18,9 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of a checkout; of a copy without its history, the one that WIDEMARGIN_COMMIT names."""
+    """The commit that WIDEMARGIN_COMMIT names, for copies without the right history; else that of the checkout."""
+    if named := os.environ.get("WIDEMARGIN_COMMIT"):
+        return named
     try:
         out = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],
@@ -29,7 +31,7 @@ def _commit() -> str | None:
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("WIDEMARGIN_COMMIT")
+        return None
     return out.stdout.strip()
 
 
