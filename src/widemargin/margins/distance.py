@@ -48,8 +48,8 @@ def distance(
         labels: class indices, or −1.0 and +1.0 for a binary network.
         at: what `places.watch` gave.
         p: the norm in which distance is measured, a real number in [1, ∞].
-        classes: against how many of the strongest other classes, or `"all"`. Each takes one backward pass, which
-            serves all places.
+        classes: against how many of the strongest other classes, or `"all"`. Each takes a backward pass, which serves
+            all places; passes of several classes are taken together where that is faster (`At.columns`).
         aggregate: over those classes: the smallest distance, the mean, or `"none"` for one column per class.
         read_as: f_i as the scores themselves, or as their softmax (errata 1: inflates distances exponentially).
         second_order: keep the denominators in the graph (exact derivatives of d), instead of as constants.
@@ -89,17 +89,28 @@ def linearize(
         raise TypeError(f"at is a {type(at).__name__}, expected what places.watch(model, …) gives")
     difference = differences(scores, labels, classes=classes, read_as=read_as)
     columns: dict[str, list[Tensor]] = {name: [] for name in at}
-    for d in difference.unbind(dim=1):
-        for name, gradient in at.gradients(d, second_order=second_order).items():
-            if gradient.shape[:1] != scores.shape[:1]:
-                raise ValueError(
-                    f"at has {name!r} of shape {list(gradient.shape)}, but scores have {len(scores)} samples: "
-                    "a place must have the batch as its first dimension"
-                )
-            columns[name].append(norms.lp(gradient, q))
+    for gradients in at.columns(difference, second_order=second_order):
+        for name, gradient in gradients.items():
+            check_rows(name, gradient[0], samples=len(scores))
+            columns[name].append(norms.lp(gradient.flatten(0, 1), q).view(-1, len(scores)))
     return Linearization(
-        difference=difference, slopes={name: torch.stack(slopes, dim=1) for name, slopes in columns.items()}
+        difference=difference, slopes={name: torch.cat(slopes).T for name, slopes in columns.items()}
     )
+
+
+def slope_at(name: str, gradient: Tensor, *, q: float, samples: int) -> PerExample:
+    """‖gradient‖_q of every sample, at the place `name`."""
+    check_rows(name, gradient, samples=samples)
+    return norms.lp(gradient, q)
+
+
+def check_rows(name: str, gradient: Tensor, *, samples: int) -> None:
+    """Raise unless the gradient at the place `name` has a row for every sample."""
+    if gradient.shape[:1] != (samples,):
+        raise ValueError(
+            f"at has {name!r} of shape {list(gradient.shape)}, but scores have {samples} samples: "
+            "a place must have the batch as its first dimension"
+        )
 
 
 def valid(distances: PerExample) -> Mask:

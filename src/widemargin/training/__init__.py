@@ -6,6 +6,7 @@ result.model, result.history.series("distance at input")
 
 from __future__ import annotations
 
+from widemargin.training.backward import Backward, margin_backward
 from widemargin.training.fit import Fit, fit
 from widemargin.training.history import History, Row
 from widemargin.training.optimizers import Adam, Nero, RmsProp, Sgd
@@ -14,6 +15,7 @@ from widemargin.training.watch import TrainingStopped, Watch
 
 __all__ = [
     "Adam",
+    "Backward",
     "Constant",
     "Cosine",
     "Exponential",
@@ -27,4 +29,5 @@ __all__ = [
     "TrainingStopped",
     "Watch",
     "fit",
+    "margin_backward",
 ]

@@ -1,0 +1,181 @@
+"""The gradients of a margin loss at the price of cross-entropy.
+
+A step of cross-entropy costs a forward pass, the gradients of the activations, and those of the weights: 3. A margin
+loss takes the gradient of d_k = f_y − f_i at its places before it knows its own value, and by plain autograd goes back
+through the network once more: 4. But where samples do not mix and only the strongest class counts, the second way back
+goes where the first one went. The loss depends on the scores through d_k alone, its denominators being constants, so
+
+    ∂loss/∂h = Σ_k c_k·∂d_k/∂h        c_k = ∂ mean loss/∂d_k
+
+at every activation h, and the first pass has computed ∂d_k/∂h already. It is kept, wherever a parameter enters. Once
+the slopes and with them c_k are known, it is multiplied by c_k, and the gradients of the weights are taken from it.
+c_k is the derivative of the loss as a function of d alone, by autograd, so that every form of the loss is covered, the
+scale-free one with its scale over the batch too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import norms, places
+from widemargin.losses.margin import MarginLoss
+from widemargin.margins.distance import Linearization, slope_at
+from widemargin.margins.output import differences
+from widemargin.places import At
+from widemargin.training.backward_check import Layout, Layouts, layouts_of
+from widemargin.training.backward_graph import Graph, graph_of
+from widemargin.types import Labels, PerExample, is_binary
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Backward:
+    """What `margin_backward` did: the loss of every sample, which way it went, and why; its repr is one line."""
+
+    values: PerExample
+    way: Literal["split", "two"]
+    reason: str
+
+    def __repr__(self) -> str:
+        return f"{'split backward' if self.way == 'split' else 'two backwards'}: {self.reason}"
+
+
+def margin_backward(
+    model: nn.Module,
+    loss: MarginLoss,
+    x: Tensor,
+    y: Labels,
+    *,
+    scale: float | Tensor = 1.0,
+    memory: int | None = None,
+) -> Backward:
+    """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, by the cheapest way that is exact.
+
+    The split backward (above) where it is exact, two backwards as autograd takes them elsewhere. Exact means equal up
+    to the rounding of another order of the same operations. That samples do not mix is tried out on a few of them when
+    a network is first seen in this form (`training.backward_check`): one more forward pass, of 8 samples.
+
+    Call it under `torch.autocast` as you would call the loss; only the forward pass and the loss run under it.
+
+    Args:
+        model: any network, wrapped or not.
+        loss: the margin loss.
+        x: a batch.
+        y: its labels.
+        scale: a factor of the objective: of a GradScaler, or the share of this batch in one whose gradients add up.
+        memory: at most so many bytes of gradients are kept at once, else it is two backwards; None: no limit.
+    """
+    if not isinstance(loss, MarginLoss):
+        raise TypeError(f"loss is a {type(loss).__name__}, expected a MarginLoss")
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
+        raise ValueError(f"memory is {memory!r}, expected None or a number of bytes >= 0")
+    why_not = _never(places.unwrap(model), loss, memory)
+    with places.watch(model, loss.at, statistics=loss.statistics) as at:
+        scores = places.scores_of(model(x))
+    if why_not is None:
+        found = _split(model, loss, x, y, scores, at, memory)
+        if not isinstance(found, str):
+            graph, layouts = found
+            reason = f"{len(graph.uses)} layers, {graph.bytes() / 1e6:.3g} MB of gradients kept"
+            values, weights, arrived = _first_pass(loss, scores, y, at, graph, scale)
+            _second_pass(graph, layouts, arrived, weights)
+            return Backward(values=values, way="split", reason=reason)
+        why_not = found
+    values = loss.of(scores, y, at=at)
+    with torch.autocast(x.device.type, enabled=False):
+        (scale * values.mean()).backward()
+    return Backward(values=values.detach(), way="two", reason=why_not)
+
+
+def _never(model: nn.Module, loss: MarginLoss, memory: int | None) -> str | None:
+    """Why the loss or the network, as they are, rule the split out; or None."""
+    if loss.cross_entropy:
+        return "the loss has a cross-entropy term, a second direction at the scores"
+    if loss.second_order:
+        return "the loss has second_order=True, its denominators depend on the weights"
+    if memory == 0:
+        return "memory=0"
+    if mixing := places.mixing_modules(model):
+        kind = type(model.get_submodule(mixing[0])).__name__
+        return f"{mixing[0]!r} ({kind}) mixes the samples of a batch"
+    for name, module in model.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            return f"{name!r} has a backward hook, which must see the gradients of the loss"
+    return None
+
+
+def _split(
+    model: nn.Module, loss: MarginLoss, x: Tensor, y: Labels, scores: Tensor, at: At, memory: int | None
+) -> tuple[Graph, list[list[Layout]]] | str:
+    """The graph of this pass and the layouts of its gradients, or why there is no split of it."""
+    if not len(x):
+        return "the batch is empty"
+    others = 1 if is_binary(scores) else scores.shape[1] - 1
+    if (count := others if loss.classes == "all" else loss.classes) > 1:
+        return f"the loss takes {count} classes, each a direction at the scores"
+    if scores.grad_fn is None:
+        return "the scores have no gradient"
+    graph = graph_of(scores, list(at.values()))
+    if not graph.uses:
+        return "no parameter has a gradient"
+    if any(name.startswith("CompiledFunction") for name in graph.names):
+        return "the network is compiled, and its graph hides the layers"
+    names = {id(parameter): name for name, parameter in places.unwrap(model).named_parameters()}
+    for leaf in (leaf for use in graph.uses for leaf in use.leaves):
+        name = names.get(id(leaf), "a tensor")
+        if leaf._backward_hooks:
+            return f"{name!r} has a hook, which must see its gradient once"
+        if type(leaf) not in (Tensor, nn.Parameter):
+            return f"{name!r} is a {type(leaf).__name__}"
+    leaf, count = graph.most_used()
+    if count > 2:  # each of its uses would be gone through twice
+        return f"{names.get(id(leaf), 'a tensor')!r} is used {count} times"
+    if memory is not None and graph.bytes() > memory:
+        return f"{graph.bytes() / 1e6:.3g} MB of gradients to keep, more than memory={memory}"
+    layouts = layouts_of(model, loss, x, y, graph)
+    if not isinstance(layouts, Layouts):
+        return layouts
+    chosen = layouts.choose(graph, len(x))
+    if isinstance(chosen, int):
+        shapes = [list(shape) for shape in graph.uses[chosen].shapes()]
+        return f"gradients of shape {shapes} ({graph.uses[chosen].node.name()}) are not of {len(x)} samples"
+    return graph, chosen
+
+
+def _first_pass(
+    loss: MarginLoss, scores: Tensor, y: Labels, at: At, graph: Graph, scale: float | Tensor
+) -> tuple[PerExample, PerExample, list[Tensor | None]]:
+    """The values of the loss, c_k, and the gradients of d_k that arrive at the uses of `graph`."""
+    d = differences(scores, y, classes=loss.classes, read_as=loss.scores)
+    zeros = [at[name] for name in at]
+    wanted: list[Any] = [*zeros, *(edge for use in graph.uses for edge in use.edges)]
+    with torch.autocast(scores.device.type, enabled=False):
+        found = torch.autograd.grad(d.sum(), wanted, retain_graph=True, allow_unused=True)
+    q, slopes = norms.dual(loss.p), {}
+    for name, zero, gradient in zip(at, zeros, found):
+        gradient = torch.zeros_like(zero) if gradient is None else gradient
+        slopes[name] = slope_at(name, gradient, q=q, samples=len(scores))[:, None]
+    d = d.detach().requires_grad_()
+    values = loss.penalize(Linearization(difference=d, slopes=slopes))
+    (weights,) = torch.autograd.grad(scale * values.mean(), d)
+    return values.detach(), weights[:, 0], list(found[len(zeros) :])
+
+
+@torch.no_grad()
+def _second_pass(graph: Graph, layouts: list[list[Layout]], arrived: list[Tensor | None], weights: PerExample) -> None:
+    """Scale what arrived by c_k, and add the gradients of the parameters to their `.grad`."""
+    sums: dict[int, tuple[Tensor, Tensor]] = {}
+    arrived.reverse()
+    with torch.autocast(weights.device.type, enabled=False):
+        for use, ways in zip(graph.uses, layouts, strict=True):
+            arriving = [arrived.pop() for _ in ways]  # and no longer kept
+            scaled = [None if g is None else way.scaled(g, weights) for g, way in zip(arriving, ways)]
+            for leaf, gradient in use.parameter_gradients(scaled):
+                before = sums.get(id(leaf))
+                sums[id(leaf)] = (leaf, gradient if before is None else before[1] + gradient)
+    # Through autograd's own accumulation: hooks of DDP and of the user's are called, as by any backward pass.
+    leaves, totals = zip(*sums.values())
+    torch.autograd.backward(leaves, totals)

@@ -1,0 +1,171 @@
+"""Do samples stay apart on the way back from the scores, and where does each one lie in the gradients that arrive?
+
+The split backward stands on one identity: if d_k, the score difference of sample k, is weighted by c_k, the gradient
+that arrives at every use of a parameter is the unweighted one with the part of sample k times c_k. Which layers keep it
+is not looked up in a list of known ones: the identity itself is tried, on a few samples, with weights that are powers
+of two and of both signs. Those commute with every rounding, so that a difference means that it does not hold, also in
+bfloat16. It is tried on a copy of the parameters moved a little at random: a gate that starts at zero hides nothing.
+
+The same trial says how samples lie in a gradient: along its first dimension, or along another one, each taking a row or
+several (tokens, heads), samples outside or inside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from widemargin import places
+from widemargin.margins.output import differences
+from widemargin.training.backward_graph import Graph, Use, graph_of
+from widemargin.training.randomness import given_back
+
+WEIGHTS = (1.0, -2.0, 0.5, -1.0, 2.0, -0.5, 4.0, -0.25)
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
+COARSE = 1e-2
+
+_seen: WeakKeyDictionary[nn.Module, dict[Any, Layouts | str]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How samples lie in a tensor: along `dim`, `each` rows a sample, next to each other or `each` times in turn."""
+
+    dim: int
+    each: int
+    is_adjacent: bool
+
+    def scaled(self, gradient: Tensor, weights: Tensor) -> Tensor:
+        """`gradient` with the part of sample k times `weights[k]`, in the dtype of `gradient`."""
+        if self.each > 1:
+            weights = weights.repeat_interleave(self.each) if self.is_adjacent else weights.repeat(self.each)
+        weights = weights.view(-1, *[1] * (gradient.ndim - self.dim - 1))
+        # The product is rounded once: weights of half precision would be rounded before.
+        return torch.mul(gradient, weights, out=torch.empty_like(gradient))
+
+    def fits(self, shape: Sequence[int], like: Sequence[int], samples: int) -> bool:
+        """Whether `shape` is `like`, of some other number of samples, with `samples` of them."""
+        wanted = list(like)
+        wanted[self.dim] = samples * self.each
+        return list(shape) == wanted
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Of every use, of every gradient that arrives there: the layouts that are right, and the shape on trial."""
+
+    of_uses: tuple[tuple[tuple[tuple[Layout, ...], tuple[int, ...]], ...], ...]
+
+    def choose(self, graph: Graph, samples: int) -> list[list[Layout]] | int:
+        """The first layout that fits, of every gradient of every use of `graph`; or the use where none does."""
+        chosen = []
+        for number, (use, found) in enumerate(zip(graph.uses, self.of_uses, strict=True)):
+            fitting = [
+                next((layout for layout in right if layout.fits(shape, like, samples)), None)
+                for shape, (right, like) in zip(use.shapes(), found, strict=True)
+            ]
+            if None in fitting:
+                return number
+            chosen.append([layout for layout in fitting if layout is not None])
+        return chosen
+
+
+def layouts_of(model: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
+    """The layouts of `graph`, or in words why there are none; a network is tried once for each form of its graph."""
+    network, few = places.unwrap(model), min(len(x), len(WEIGHTS))
+    form = tuple((use.outputs, len(use.leaves)) for use in graph.uses)
+    modes = tuple(module.training for module in network.modules())
+    key = graph.names, form, modes, loss.at, loss.scores, few, x.shape[1:]
+    known = _seen.setdefault(network, {})
+    if key not in known:
+        known[key] = _try(network, loss, x[:few].detach().requires_grad_(x.requires_grad), y[:few], graph)
+    return known[key]
+
+
+def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
+    with given_back(x.device):
+        tensors = _moved(network, x.device)
+        with places.watch(network, loss.at, statistics=loss.statistics) as at:
+            scores = places.scores_of(functional_call(network, tensors, (x,)))
+    if scores.grad_fn is None or not bool(torch.isfinite(scores).all()):
+        return "the scores of a few samples on trial are not finite"
+    few = graph_of(scores, list(at.values()))
+    if few.names != graph.names or len(few.uses) != len(graph.uses):
+        return f"the graph of {len(x)} samples on trial is another one"
+    difference = differences(scores, y, classes=loss.classes, read_as=loss.scores)
+    edges = [edge for use in few.uses for edge in use.edges]
+    weights = torch.tensor(WEIGHTS[: len(x)], device=x.device, dtype=difference.dtype)
+    with _runs(network) as ran, torch.autocast(x.device.type, enabled=False):
+        plain, weighted = (
+            torch.autograd.grad(difference, edges, w[:, None], retain_graph=True, allow_unused=True)
+            for w in (torch.ones_like(weights), weights)
+        )
+    if ran:
+        return f"{ran[0]!r} runs again in the backward pass (checkpointing), and would for every layer"
+    arrived = zip(plain, weighted, strict=True)
+    of_uses = []
+    for use, real in zip(few.uses, graph.uses, strict=True):
+        found = [_right(*next(arrived), weights) for _ in use.outputs]
+        if not all(found):
+            return f"{_named(network, real)} does not treat samples one by one"
+        of_uses.append(tuple(zip(found, use.shapes(), strict=True)))
+    return Layouts(tuple(of_uses))
+
+
+@contextmanager
+def _runs(network: nn.Module) -> Iterator[list[str]]:
+    """The names of the modules that run inside the `with` block."""
+    ran: list[str] = []
+    with ExitStack() as stack:
+        for name, module in network.named_modules():
+            stack.callback(module.register_forward_pre_hook(lambda *_, name=name: ran.append(name)).remove)
+        yield ran
+
+
+def _right(plain: Tensor | None, weighted: Tensor | None, weights: Tensor) -> tuple[Layout, ...]:
+    """The layouts by which `weighted` is `plain` with the part of each sample times its weight."""
+    if plain is None or weighted is None or not bool(plain.any()):
+        return ()
+    slack = TOLERANCE.get(plain.dtype, COARSE) * float(weighted.abs().max())
+    return tuple(
+        layout
+        for layout in _layouts(plain.shape, len(weights))
+        if float((layout.scaled(plain, weights) - weighted).abs().max()) <= slack
+    )
+
+
+def _layouts(shape: Sequence[int], samples: int) -> Iterator[Layout]:
+    for dim, size in enumerate(shape):
+        if size and size % samples == 0:
+            each = size // samples
+            yield Layout(dim, each, is_adjacent=True)
+            if each > 1 and samples > 1:
+                yield Layout(dim, each, is_adjacent=False)
+
+
+def _moved(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
+    """A copy of parameters and buffers, the parameters moved at random by a tenth of their usual size."""
+    generator = torch.Generator(device=device).manual_seed(0)
+    tensors = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
+    for name, parameter in network.named_parameters():
+        value = parameter.detach()
+        if value.is_floating_point():
+            usual = value.new_tensor(1 / math.sqrt(value[0].numel()) if value.ndim > 1 else 0.5)
+            noise = torch.randn(value.shape, generator=generator, device=device, dtype=value.dtype)
+            value = value + 0.1 * (value.square().mean().sqrt() + usual) * noise
+        tensors[name] = value.clone().requires_grad_(parameter.requires_grad)
+    return tensors
+
+
+def _named(network: nn.Module, use: Use) -> str:
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    entering = [names[id(leaf)] for leaf in use.leaves if id(leaf) in names]
+    return f"what {entering[0]!r} enters ({use.node.name()})" if entering else f"a layer ({use.node.name()})"
