@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from widemargin import __version__
-from widemargin.cli import bounds, data, demo, measure, models, train
+from widemargin.cli import bounds, data, demo, measure, models, study, train
 from widemargin.cli.errors import with_sentences
 from widemargin.cli.session import SESSION, Session
 
@@ -64,3 +64,4 @@ def common(
 
 for command in (measure.measure, train.train, bounds.bounds, demo.demo, models.models, data.data):
     app.command()(with_sentences(command))
+app.add_typer(study.app, name="study")

@@ -1,0 +1,39 @@
+"""Every result of the four papers, by its id, and the module that declares it. To add one: a file and a line here."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+
+from widemargin.studies.schema import Study
+
+IDS: tuple[str, ...] = (
+    *(f"E{i}" for i in range(1, 19)),
+    *(f"O{i}" for i in range(1, 9)),
+    *(f"S{i}" for i in range(1, 6)),
+    *(f"F{i}" for i in range(1, 10)),
+)
+"""elsayed, odn, sokolic, farhang: 40 in all."""
+
+# A module that declares several studies has them in its STUDIES, by id.
+MODULES: dict[str, str] = {
+    "E3": "elsayed.noisy_labels",
+}
+
+
+def study(id: str) -> Study:
+    """The study of that id."""
+    name = id.upper()
+    if name not in IDS:
+        close = difflib.get_close_matches(name, IDS, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ValueError(f"id is {id!r}, which is no study: {hint}Expected E1..E18, O1..O8, S1..S5 or F1..F9")
+    if name not in MODULES:
+        raise ValueError(f"study {name} is not declared yet")
+    studies: dict[str, Study] = importlib.import_module(f"widemargin.studies.{MODULES[name]}").STUDIES
+    return studies[name]
+
+
+def declared() -> list[Study]:
+    """All studies that are declared, in the order of `IDS`."""
+    return [study(id) for id in IDS if id in MODULES]

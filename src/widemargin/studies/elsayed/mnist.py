@@ -1,0 +1,95 @@
+"""What elsayed's MNIST studies share: the network, the training, the eight models, and ours beside them (§4.2, A.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.schema import Arm
+
+NORMS: dict[str, Any] = {"l_inf": "inf", "l_1": 1.0, "l_2": 2.0}
+ALL_LAYERS = ("input", "pool1", "pool2", "relu3", "relu4", "output")
+"""Every hidden layer (after ReLU and pooling) and the output, and the input as in the released code (errata 6)."""
+
+SETTINGS: dict[str, Any] = {
+    "data": {"name": "mnist", "validation": 5000, "train": None, "flips": 0.0},
+    "network": {"name": "elsayed-mnist-cnn", "dropout": 0.0},
+    "schedule": {"name": "exponential", "factor": 0.9, "every": 0.04},
+    "steps": 50_000,
+    "batch": 128,
+}
+"""55,000 samples to train on; the paper gives no numbers for its learning-rate decay: here 0.9 every 2,000 steps."""
+
+SMALL: dict[str, Any] = {
+    "data": {"name": "digits", "validation": 200, "train": 400, "test": 200},
+    "network": {"size": 8, "widths": (4, 8), "hidden": (16, 16)},
+    "steps": 8,
+    "batch": 32,
+}
+"""For a smoke test: seconds."""
+
+_SHARED: dict[str, tuple[Any, ...]] = {
+    "network.dropout": (0.0, 0.2),
+    "optimizer.weight_decay": (0.0, 0.005),
+}
+
+
+def cross_entropy() -> Arm:
+    """Cross-entropy with SGD and momentum."""
+    return Arm(
+        name="cross-entropy",
+        settings={"loss": {"name": "cross-entropy"}, "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9}},
+        search={"optimizer.lr": (0.01, 0.03), **_SHARED},
+    )
+
+
+def hinge() -> Arm:
+    """The hinge of the scores with a small weight of cross-entropy; the paper does not give the weight."""
+    return Arm(
+        name="hinge",
+        settings={
+            "loss": {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01},
+            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+        },
+        search={"optimizer.lr": (0.01, 0.03), **_SHARED},
+    )
+
+
+def margin(norm: str, *, everywhere: bool = True) -> Arm:
+    """The printed form: softmax scores, γ of 200 or 1000, cross-entropy of weight 1, RMSProp (errata 1, 2, 7)."""
+    return Arm(
+        name=f"margin {norm}{'' if everywhere else ', input'}",
+        settings={
+            "loss": {
+                "name": "large-margin",
+                "p": NORMS[norm],
+                "at": ALL_LAYERS if everywhere else ("input",),
+                "gamma": 200.0,
+                "scores": "softmax",
+                "classes": "all",
+                "cross_entropy": 1.0,
+                "stabilize": None,
+            },
+            "optimizer": {"name": "rmsprop", "lr": 0.001},
+        },
+        search={"loss.gamma": (200.0, 1000.0), **_SHARED},
+    )
+
+
+def ours(norm: str, *, everywhere: bool = True) -> Arm:
+    """The library's default loss: logits, scale-free, against the strongest other class, with cross-entropy's SGD."""
+    gamma = {"l_inf": 0.1, "l_1": 10.0, "l_2": 1.0}[norm]
+    return Arm(
+        name=f"ours {norm}{'' if everywhere else ', input'}",
+        settings={
+            "loss": {
+                "name": "large-margin",
+                "p": NORMS[norm],
+                "at": ALL_LAYERS if everywhere else ("input",),
+                "gamma": gamma,
+                "classes": 1,
+            },
+            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+        },
+        search={"optimizer.lr": (0.01, 0.03), "loss.gamma": (gamma, 3 * gamma), "network.dropout": (0.0, 0.2)},
+        ours=True,
+    )

@@ -1,0 +1,122 @@
+"""What a final trial of `classify` may measure on test data beside its accuracy: values of `settings["measure"]`.
+
+    {"kind": "attack", "attack": "fgsm", "epsilons": […]}       white-box curve; also "ifgsm", "pgd"; `steps` for those
+    {"kind": "attack", …, "source": {"arm": "cross-entropy"}}   black-box: made on that arm's network of the same seed
+    {"kind": "noise", "sigmas": […]}                            Gaussian noise of rising standard deviation
+    {"kind": "margins", "p": 2, "at": ["input"]}                statistics of the distance to the boundary
+
+All take `count`, how many test samples are used (by default all), and `curve`, the name of the points (by default that
+of the attack, "noise" or "margins").
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from widemargin import attacks, margins
+from widemargin.studies import samples
+from widemargin.studies.values import argument
+
+Networks = Callable[[Mapping[str, Any]], nn.Module]
+"""The trained network of some settings, for attacks that are made elsewhere."""
+
+
+def take(
+    asked: Mapping[str, Any], network: nn.Module, parts: samples.Parts, seed: int, networks: Networks
+) -> dict[str, Any]:
+    """Metrics, and points of curves under `"points"`."""
+    given = {key: value for key, value in asked.items() if key != "kind"}
+    if asked.get("kind") not in _KINDS:
+        raise ValueError(f"kind of a measurement is {asked.get('kind')!r}, expected one of {', '.join(_KINDS)}")
+    return _KINDS[asked["kind"]](network, parts, seed, networks, **given)
+
+
+def _attack(
+    network: nn.Module,
+    parts: samples.Parts,
+    seed: int,
+    networks: Networks,
+    *,
+    attack: str,
+    epsilons: list[float],
+    source: Mapping[str, Any] | None = None,
+    count: int | None = None,
+    curve: str | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    moved: Any = attack
+    if settings:
+        moved = functools.partial(getattr(attacks, attack), **settings)
+    rows = attacks.curve(
+        network,
+        samples.first(parts.test, count),
+        epsilons,
+        attack=moved,
+        source=None if source is None else networks(source),
+        bounds=parts.whole.bounds,
+        seed=seed,
+        batch_size=1000,
+        progress=False,
+    )
+    name = attack if curve is None else curve
+    return {"points": [{"curve": name, "at": {"epsilon": r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]}
+
+
+def _noise(
+    network: nn.Module,
+    parts: samples.Parts,
+    seed: int,
+    networks: Networks,  # noqa: ARG001
+    *,
+    sigmas: list[float],
+    count: int | None = None,
+    curve: str = "noise",
+) -> dict[str, Any]:
+    rows = attacks.curve(
+        network,
+        samples.first(parts.test, count),
+        sigmas,
+        attack="gaussian",
+        bounds=None,  # elsayed, Figure 7: not clipped back
+        seed=seed,
+        batch_size=1000,
+        progress=False,
+    )
+    return {"points": [{"curve": curve, "at": {"sigma": r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]}
+
+
+def _margins(
+    network: nn.Module,
+    parts: samples.Parts,
+    seed: int,  # noqa: ARG001
+    networks: Networks,  # noqa: ARG001
+    *,
+    p: Any = 2.0,
+    at: list[str] | None = None,
+    classes: Any = 1,
+    scores: Any = "logits",
+    count: int | None = None,
+    curve: str = "margins",
+) -> dict[str, Any]:
+    measured = margins.measure(
+        network,
+        samples.first(parts.test, count),
+        at=at or ["input"],
+        p=float(argument(p)),
+        classes=classes,
+        read_as=scores,
+        progress=False,
+    )
+    points = []
+    for place, d in measured.statistics.items():
+        found = {"mean": d.mean, "sd": d.std, "mean/sd": d.ratio, "minimum": d.minimum, "negative": d.share_negative}
+        found["without"] = d.invalid
+        points.append({"curve": curve, "at": {"place": place}, **found})
+    return {"points": points}
+
+
+_KINDS: dict[str, Callable[..., dict[str, Any]]] = {"attack": _attack, "noise": _noise, "margins": _margins}

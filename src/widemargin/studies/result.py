@@ -1,0 +1,109 @@
+"""The result of a study: claims with verdicts, rows, what was chosen, and where it all came from, as plain values."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from widemargin.files import write_json
+from widemargin.studies import verdict
+from widemargin.studies.expand import Plan
+from widemargin.studies.rows import AXES, Row, flatten
+from widemargin.studies.schema import SCALES, Study
+from widemargin.studies.settings import plain
+from widemargin.studies.trial import Trial
+
+
+def of(
+    plan: Plan,
+    *,
+    rows: Sequence[tuple[str, Trial, Mapping[str, Any]]],
+    records: Sequence[Mapping[str, Any]],
+    chosen: Mapping[str, Any],
+    searched: Sequence[Mapping[str, Any]],
+    complete: bool,
+) -> dict[str, Any]:
+    """All that `results/<ID>.json` holds; `records` are those of the trials that it rests on."""
+    study, scale = plan.study, plan.scale
+    flat: list[Row] = [
+        row for arm, trial, measured in rows for row in flatten(arm, trial.seed, trial.condition, measured)
+    ]
+    judged = [(claim, claim.effect.of(flat, claim.factor)) for claim in study.claims]
+    verdicts = [verdict.judge(claim, measured) for claim, measured in judged]
+    word = verdict.overall(verdicts)
+    origins = {json.dumps(record["origin"], sort_keys=True): record["origin"] for record in records}
+    return {
+        "study": study.id,
+        "source": study.source,
+        "title": study.title,
+        "question": study.question,
+        "scale": plan.name,
+        "complete": complete,
+        "verdict": f"reproduced at {plan.name}" if word == "reproduced" and plan.name != "paper" else word,
+        "counts": dict(Counter(one.at(plan.name) for one in verdicts)),
+        "claims": [verdict.describe(claim, measured, plan.name) for claim, measured in judged],
+        "seeds": list(range(plan.seeds)),
+        "search": {
+            "cells": scale.cells,
+            "seeds": scale.search_seeds if scale.cells > 1 else 0,
+            "at": None if scale.search_at is None else plain(scale.search_at),
+            "by": study.choose_by,
+            "table": plain(list(searched)),
+        },
+        "chosen": plain(chosen),
+        "arms": [
+            {"name": arm.name, "ours": arm.ours} for arm in study.arms if scale.arms is None or arm.name in scale.arms
+        ],
+        "axes": list(study.axes),
+        "figures": [dataclasses.asdict(figure) for figure in study.figures],
+        "deviations": list(study.deviations),
+        "scale note": scale.note,
+        "declared minutes": scale.minutes,
+        "trials": len(records),
+        "trial minutes": round(sum(record["seconds"] for record in records) / 60, 2),
+        "origins": list(origins.values()),
+        "command": f"widemargin study run {study.id} --scale {plan.name}",
+        "rows": [{key: value for key, value in row.items() if key != AXES} for row in flat],
+    }
+
+
+def write(result: Mapping[str, Any], folder: Path = Path("results")) -> Path | None:
+    """Write `<ID>.json`; None where a complete result, or one of a larger scale, would be replaced by a lesser one."""
+    path = folder / f"{result['study']}.json"
+    if path.is_file() and _rank(read(path)) > _rank(result):
+        return None
+    return write_json(path, result)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A result file."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found["study"], found["scale"], found["claims"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no result of a study: {error}") from error
+    return found
+
+
+def not_run(study: Study) -> dict[str, Any]:
+    """What a table says of a study that has no result: the paper's side of it."""
+    return {
+        "study": study.id,
+        "source": study.source,
+        "title": study.title,
+        "question": study.question,
+        "scale": None,
+        "verdict": "not run",
+        "counts": {"not run": len(study.claims)},
+        "claims": [verdict.describe(claim, None, "paper") for claim in study.claims],
+        "deviations": list(study.deviations),
+        "command": f"widemargin study run {study.id} --scale budget",
+    }
+
+
+def _rank(result: Mapping[str, Any]) -> tuple[bool, int]:
+    return bool(result["complete"]), SCALES.index(result["scale"])

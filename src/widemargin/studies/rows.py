@@ -1,0 +1,62 @@
+"""Rows: what was measured, flat, one mapping a trial, and one a point of each curve of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+Row: TypeAlias = dict[str, Any]
+"""`arm`, `seed`, the axes of the condition, and metrics; a point of a curve has the curve's name as `curve`."""
+
+AXES = "axes"
+"""The key under which a row says which of its keys are axes; not written to result files."""
+
+
+def flatten(arm: str, seed: int, condition: Mapping[str, Any], measured: Mapping[str, Any]) -> Iterator[Row]:
+    """The row of a trial, and after it a row for each of its `"points"`.
+
+    A task puts curves under `"points"`, a list of mappings such as
+    `{"curve": "fgsm", "at": {"epsilon": 0.1}, "accuracy": 0.67}`: what is under `at` can be asked for like a condition.
+    """
+    base = {"arm": arm, "seed": seed, **condition}
+    metrics = {key: value for key, value in measured.items() if key != "points"}
+    yield _joined(arm, base, metrics, tuple(condition))
+    for point in measured.get("points", ()):
+        if "curve" not in point:
+            raise ValueError(f"a point of arm {arm!r} has no curve, expected its name: {dict(point)}")
+        place = point.get("at", {})
+        values = {key: value for key, value in point.items() if key not in ("curve", "at")}
+        yield _joined(arm, {**base, "curve": point["curve"], **place}, values, (*condition, "curve", *place))
+
+
+def select(rows: Iterable[Row], metric: str, arm: str, where: Mapping[str, Any]) -> list[Row]:
+    """The rows of `arm` that have the metric and agree with `where`, a key → a value or a tuple of allowed ones.
+
+    Points of curves only where `where` names their curve.
+    """
+    return [
+        row
+        for row in rows
+        if row["arm"] == arm
+        and row.get(metric) is not None
+        and ("curve" in where or "curve" not in row)
+        and all(key in row and agrees(row[key], value) for key, value in where.items())
+    ]
+
+
+def agrees(value: Any, wanted: Any) -> bool:
+    """Equal, as numbers are after a journey through JSON; or one of a tuple or list of wanted values."""
+    if isinstance(wanted, (tuple, list)):
+        return any(agrees(value, one) for one in wanted)
+    if isinstance(value, bool) or isinstance(wanted, bool) or isinstance(value, str) or isinstance(wanted, str):
+        return bool(value == wanted)
+    if isinstance(value, (int, float)) and isinstance(wanted, (int, float)):
+        return math.isclose(value, wanted, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(value == wanted)
+
+
+def _joined(arm: str, base: Row, metrics: Mapping[str, Any], axes: tuple[str, ...]) -> Row:
+    for key in base.keys() & metrics.keys():
+        raise ValueError(f"the rows of arm {arm!r} have a metric {key!r}, which is also an axis of the study")
+    return {**base, **metrics, AXES: axes}

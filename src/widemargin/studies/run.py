@@ -1,0 +1,188 @@
+"""Run a study: search, choose on validation data, final trials, claims, and a result of plain values."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from widemargin.progress import track
+from widemargin.provenance import provenance
+from widemargin.studies import engines, result
+from widemargin.studies.expand import Place, Plan, first_cells
+from widemargin.studies.schema import SCALES, ScaleName, Study
+from widemargin.studies.store import Store
+from widemargin.studies.trial import Context, Trial
+
+Engine = Callable[[Sequence[Trial], Context], Iterator[engines.Done]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """How much is left to do: trials, those already done, and minutes; `measured` says where the minutes come from."""
+
+    search: int
+    final: int
+    done: int
+    minutes: float
+    measured: bool
+
+
+def run(
+    study: Study,
+    scale: ScaleName,
+    *,
+    folder: Path = Path("runs/studies"),
+    context: Context | None = None,
+    seeds: int | None = None,
+    engine: Engine = engines.one_by_one,
+    minutes: float | None = None,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Run what is not yet done, and return the result as plain values (see `result.of`).
+
+    Args:
+        study: what to run.
+        scale: how much of it.
+        folder: where finished trials are kept, in `<ID>.jsonl`; they are not run again.
+        context: device, data root and the folder of weights that trials share.
+        seeds: final seeds, instead of the scale's.
+        engine: how trials are run, see `engines`.
+        minutes: start no trial after so many; the result then says that it is not complete.
+        progress: show a bar with the time left; by default on a terminal only.
+    """
+    plan = plan_of(study, scale, seeds)
+    store = Store(folder / f"{study.id}.jsonl")
+    context = Context() if context is None else context
+    until = None if minutes is None else time.monotonic() + 60 * minutes
+    origin = _origin(context.device)
+
+    def do(trials: Sequence[Trial], what: str) -> bool:
+        left = list({trial.key: trial for trial in trials if trial not in store}.values())
+        for trial, row, seconds in track(
+            _Sized(_until(engine, left, context, until), len(left)), f"{study.id} {what}", progress=progress
+        ):
+            store.add(trial, row, seconds, origin)
+        return all(trial in store for trial in trials)
+
+    searched: list[dict[str, Any]] = []
+    chosen: dict[str, dict[str, Any]] = {}
+    finals: list[tuple[Place, Trial]] = []
+    complete = do(plan.searches(), "search")
+    if complete:
+        chosen, searched = choose(plan, store)
+        finals = [(place, trial) for place in plan.places() for trial in plan.final(place, chosen)]
+        complete = do([trial for _, trial in finals], "final")
+    ran = [(place, trial) for place, trial in finals if trial in store]
+    used = [trial for at in plan.places() for trial in _search_trials(plan, at) if trial in store]
+    return result.of(
+        plan,
+        rows=[(place.arm.name, trial, store[trial]) for place, trial in ran],
+        records=[store.records[key] for key in dict.fromkeys(t.key for t in [*used, *(t for _, t in ran)])],
+        chosen=chosen,
+        searched=searched,
+        complete=complete,
+    )
+
+
+def plan_of(study: Study, scale: ScaleName, seeds: int | None = None) -> Plan:
+    """The study at one of its scales."""
+    if scale not in SCALES:
+        raise ValueError(f"scale is {scale!r}, expected one of {', '.join(SCALES)}")
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"seeds is {seeds}, expected at least 1")
+    return Plan(study=study, name=scale, seeds=study.scales[scale].seeds if seeds is None else seeds)
+
+
+def choose(plan: Plan, store: Store) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """The cell of every place with the best mean of `choose_by` over the search seeds, the first one among equals.
+
+    Only rows of the search stage are looked at, and those know nothing of test data.
+    """
+    chosen: dict[str, dict[str, Any]] = {}
+    table: dict[str, list[dict[str, Any]]] = {}
+    sign = -1.0 if plan.study.smallest else 1.0
+    for place in plan.places():
+        at = plan.searched(place)
+        if at is None:
+            chosen[place.name] = place.arm.cells(1)[0]
+            continue
+        if at.name not in table:
+            table[at.name] = []
+            for cell, trials in plan.search(at):
+                values = [_metric(store[trial], plan.study) for trial in trials]
+                known = [value for value in values if value is not None]
+                score = statistics.fmean(known) if len(known) == len(values) else None
+                table[at.name].append({"at": at.name, "cell": cell, plan.study.choose_by: score})
+        scores = [row[plan.study.choose_by] for row in table[at.name]]
+        best = max(range(len(scores)), key=lambda i: (-float("inf") if scores[i] is None else sign * scores[i], -i))
+        chosen[place.name] = table[at.name][best]["cell"]
+    return chosen, [row for rows in table.values() for row in rows]
+
+
+def estimate(plan: Plan, folder: Path = Path("runs/studies")) -> Estimate:
+    """How many trials are left and how long they take: by those that are done, else by the declared minutes.
+
+    Which final trials are done is only known once the search is; the first cells stand for the chosen ones until then.
+    """
+    store = Store(folder / f"{plan.study.id}.jsonl")
+    searches = plan.searches()
+    left = [trial for trial in searches if trial not in store]
+    chosen = first_cells(plan) if left else choose(plan, store)[0]
+    finals = list({t.key: t for place in plan.places() for t in plan.final(place, chosen)}.values())
+    missing = [trial for trial in finals if trial not in store]
+    total = len(searches) + len(finals)
+    share = plan.scale.minutes / max(1, total)
+    times = {stage: store.seconds(plan.name, stage) for stage in ("search", "final")}
+    known = {stage: statistics.fmean(values) / 60 for stage, values in times.items() if values}
+    of = {stage: known.get(stage, next(iter(known.values()), share)) for stage in ("search", "final")}
+    return Estimate(
+        search=len(left),
+        final=len(missing),
+        done=total - len(left) - len(missing),
+        minutes=len(left) * of["search"] + len(missing) * of["final"],
+        measured=bool(known),
+    )
+
+
+def _search_trials(plan: Plan, place: Place) -> list[Trial]:
+    at = plan.searched(place)
+    return [] if at is None else [trial for _, trials in plan.search(at) for trial in trials]
+
+
+def _metric(row: Mapping[str, Any], study: Study) -> float | None:
+    if study.choose_by not in row:
+        raise ValueError(f"the search rows of {study.id} have no {study.choose_by!r}, by which it chooses")
+    value: float | None = row[study.choose_by]
+    return value
+
+
+def _until(engine: Engine, trials: list[Trial], context: Context, until: float | None) -> Iterator[engines.Done]:
+    if not trials or (until is not None and time.monotonic() >= until):
+        return
+    for done in engine(trials, context):
+        yield done
+        if until is not None and time.monotonic() >= until:
+            return
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """Trials whose number is known, so that a bar can say how much time is left."""
+
+    trials: Iterator[engines.Done]
+    count: int
+
+    def __iter__(self) -> Iterator[engines.Done]:
+        return self.trials
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def _origin(device: str) -> dict[str, Any]:
+    found = provenance(device)
+    return {"commit": found["commit"], "versions": found["versions"], "hardware": found["hardware"]}

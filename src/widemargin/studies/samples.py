@@ -1,0 +1,115 @@
+"""The samples of a trial: part of a data set, held out, subsampled, with flipped labels, all by the trial's seed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from widemargin import data
+from widemargin.data import Data, Samples
+from widemargin.data.seeds import generator
+
+_KEYS = ("name", "train", "fraction", "balanced", "validation", "flips", "flip_validation", "test")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts:
+    """What a trial trains on, chooses by, and is judged by at the end."""
+
+    train: Samples
+    validation: Samples
+    whole: Data[Samples]
+    test_count: int | None
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self.whole.classes)
+
+    @property
+    def test(self) -> Samples:
+        """The test set; never asked for while hyperparameters are searched."""
+        return first(self.whole.test, self.test_count)
+
+
+def prepare(settings: Mapping[str, Any], seed: int, *, root: Path | None = None, device: str = "cpu") -> Parts:
+    """The samples that `settings` describe, on the device.
+
+    Keys: `name` of a data set, or "synthetic" (see `synthetic`); `validation`, how many training samples are held out;
+    `train` or `fraction`, how many of the others are trained on (all by default; `balanced`: equally many of each
+    class); `flips`, the share of them that gets another label (`flip_validation`: the held-out ones as well); `test`,
+    how many test samples are read, from the first on (by default all).
+
+    Everything is drawn by `seed` alone: all arms of one seed see the same samples with the same labels, smaller subsets
+    lie inside larger ones, and labels flipped at 20 % are flipped at 40 %.
+    """
+    known = (*_KEYS, "shape", "samples") if settings["name"] == "synthetic" else _KEYS
+    for key in settings:
+        if key not in known:
+            raise ValueError(f"data has no setting {key!r}, expected one of {', '.join(known)}")
+    whole = _whole(settings["name"], root, device, _frozen(settings.get("shape")), settings.get("samples"))
+    train, validation = _held_out(whole, settings["validation"], seed)
+    if settings.get("train") is not None or settings.get("fraction") is not None:
+        train = _subset(
+            train, settings.get("train"), settings.get("fraction"), seed, bool(settings.get("balanced", False))
+        )
+    if flips := settings.get("flips"):
+        train = data.flip_labels(train, flips, seed, len(whole.classes))
+        if settings.get("flip_validation"):
+            validation = data.flip_labels(validation, flips, seed + 1_000_000, len(whole.classes))
+    return Parts(train=train, validation=validation, whole=whole, test_count=settings.get("test"))
+
+
+def synthetic(shape: tuple[int, ...], samples: int, classes: int = 10) -> Data[Samples]:
+    """Images of the right shape where the real ones are too many: a pattern for each class plus noise, in [0, 1].
+
+    For trials of the machinery, never for a verdict. Half as many samples are the test set.
+    """
+    draw = generator("synthetic", 0)
+    patterns = torch.rand((classes, *shape), generator=draw)
+    parts = []
+    for count in (samples, max(classes, samples // 2)):
+        y = torch.arange(count) % classes
+        noise = torch.rand((count, *shape), generator=draw)
+        parts.append(Samples(0.4 * patterns[y] + 0.6 * noise, y))
+    return Data("synthetic", *parts, tuple(map(str, range(classes))), (0.0, 1.0))
+
+
+@functools.lru_cache(maxsize=8)
+def _whole(
+    name: str, root: Path | None, device: str, shape: tuple[int, ...] | None, samples: int | None
+) -> Data[Samples]:
+    if name == "synthetic":
+        if shape is None or samples is None:
+            raise ValueError("data 'synthetic' needs a shape and a number of samples")
+        found = synthetic(shape, samples)
+    else:
+        found = data.load(name, root)
+    return replace(found, train=found.train.to(device), test=found.test.to(device))
+
+
+# Cached, so that trials of one seed share their inputs: a population then keeps them once.
+@functools.lru_cache(maxsize=16)
+def _held_out(whole: Data[Samples], count: int, seed: int) -> tuple[Samples, Samples]:
+    return data.holdout(whole.train, count, seed)
+
+
+@functools.lru_cache(maxsize=64)
+def _subset(train: Samples, count: int | None, fraction: float | None, seed: int, balanced: bool) -> Samples:
+    return data.subset(train, count=count, fraction=fraction, seed=seed, balanced=balanced)
+
+
+def first(samples: Samples, count: int | None) -> Samples:
+    """The first `count` samples, or all."""
+    if count is None or count >= len(samples):
+        return samples
+    return samples.select(torch.arange(count, device=samples.y.device))
+
+
+def _frozen(value: Any) -> tuple[int, ...] | None:
+    return None if value is None else tuple(value)

@@ -1,0 +1,228 @@
+"""What a study is made of: frozen values, and plain ones (numbers, words, lists, mappings) inside them.
+
+A study is a table of trials: arms × conditions × seeds. The settings of a trial are one mapping of plain values, laid
+together in this order, later ones over earlier ones:
+
+    study.settings ← arm.settings ← scale.settings ← scale.of_arms[arm] ← the condition ← a cell of the arm's search
+
+A key with dots, `"data.flips"`, reaches inside. Mappings are merged key by key, unless both have a `name` and the names
+differ: `{"name": "odn", "r": 2}` replaces `{"name": "cross-entropy"}` altogether. What the settings mean is the task's
+affair (`studies.tasks`), except two things:
+
+- `"measure"` is only for the final stage: it is left out while hyperparameters are searched.
+- `{"arm": "cross-entropy"}`, anywhere in the final settings, becomes the settings that were chosen for that arm under
+  the same condition and scale (without their `"measure"`): that is how a black-box attack names its source.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from widemargin.studies.effects import Effect
+from widemargin.studies.figure import Figure
+from widemargin.studies.settings import Settings, check_plain
+
+Condition: TypeAlias = Mapping[str, Any]
+"""A value for each axis of a study: `{"flips": 0.8}`."""
+
+ScaleName = Literal["smoke", "quick", "budget", "paper"]
+SCALES: tuple[ScaleName, ...] = ("smoke", "quick", "budget", "paper")
+"""From the smallest to the largest."""
+
+Kind = Literal["points", "relative", "order"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One of the methods that are compared.
+
+    Args:
+        name: as the figures and claims call it.
+        settings: what makes it this arm.
+        search: hyperparameters, a setting's name → the values to try: `{"loss.gamma": (1.0, 0.3, 3.0)}`. Put the value
+            that you would take without a search first: a scale that affords fewer cells keeps those that differ least
+            from the first values. An arm without a search is taken as it is.
+        ours: an arm that the paper does not have, labelled as such everywhere.
+        only: axis → the values at which this arm runs; by default at all.
+    """
+
+    name: str
+    settings: Settings = field(default_factory=dict)
+    search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    ours: bool = False
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_plain(f"settings of arm {self.name!r}", self.settings)
+        for path, values in self.search.items():
+            if not isinstance(values, tuple) or not values:
+                raise ValueError(f"search[{path!r}] of arm {self.name!r} is {values!r}, expected a tuple of values")
+            check_plain(f"search[{path!r}] of arm {self.name!r}", list(values))
+
+    def cells(self, count: int) -> list[dict[str, Any]]:
+        """The first `count` cells of the grid, those that take fewer and shorter steps from the first values first."""
+        names = list(self.search)
+        positions = sorted(
+            itertools.product(*(range(len(self.search[name])) for name in names)), key=lambda cell: (sum(cell), cell)
+        )
+        return [{name: self.search[name][i] for name, i in zip(names, cell)} for cell in positions[:count]]
+
+    @property
+    def grid(self) -> int:
+        """How many cells there are in all."""
+        size = 1
+        for values in self.search.values():
+            size *= len(values)
+        return size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How much of a study is run.
+
+    Args:
+        minutes: how long it is meant to take, on what `note` says.
+        settings: over those of all arms: steps, widths, data.
+        of_arms: arm's name → settings over those of that arm alone.
+        seeds: final trials for each arm and condition.
+        cells: search cells for every arm that has a search, the same number for each: the same budget. 1: no search,
+            the first values are taken.
+        search_seeds: trials for each cell; the mean decides.
+        search_at: the condition at which hyperparameters are chosen, for all conditions; None: for each by itself.
+        only: axis → the values that are run; by default all.
+        arms: names of the arms that are run; by default all.
+        note: what was cut, in the order in which it was cut, and the hardware that `minutes` speaks of.
+    """
+
+    minutes: float | int
+    settings: Settings = field(default_factory=dict)
+    of_arms: Mapping[str, Settings] = field(default_factory=dict)
+    seeds: int = 3
+    cells: int = 1
+    search_seeds: int = 1
+    search_at: Condition | None = None
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    arms: tuple[str, ...] | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        check_plain("settings of a scale", self.settings)
+        for name in ("seeds", "cells", "search_seeds"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected an integer >= 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One result of a paper, and how it is read off our rows.
+
+    Args:
+        text: the claim in words.
+        effect: how to compute it: `Value`, `Gap`, `Ratio`, `Order` or `Custom` (see `effects`).
+        reported: the paper's number; in points (percent) for `"points"`. None for `"order"`.
+        kind: `"points"`: metrics are shares and are multiplied by 100; `"relative"`: any other number; `"order"`.
+        tolerance: by default 1 point, or 10 % of the reported number; give the paper's ± where it has one.
+    """
+
+    text: str
+    effect: Effect
+    reported: float | int | None = None
+    kind: Kind = "points"
+    tolerance: float | int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("points", "relative", "order"):
+            raise ValueError(f"kind is {self.kind!r}, expected 'points', 'relative' or 'order'")
+        if (self.reported is None) != (self.kind == "order"):
+            raise ValueError(f"reported is {self.reported!r}, but kind is {self.kind!r} ({self.text!r})")
+        if self.effect.is_order != (self.kind == "order"):
+            raise ValueError(f"kind is {self.kind!r}, but the effect is {self.effect!r} ({self.text!r})")
+
+    @property
+    def factor(self) -> float:
+        """What metrics are multiplied by."""
+        return 1.0 if self.kind == "relative" else 100.0
+
+    @property
+    def allowed(self) -> float | int | None:
+        """The tolerance, where there is a number."""
+        if self.tolerance is not None or self.reported is None:
+            return self.tolerance
+        return 1.0 if self.kind == "points" else 0.1 * abs(self.reported)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A figure, table or statement of a paper, to be run again.
+
+    Args:
+        id: "E3".
+        source: paper and place: "elsayed, Fig. 2 and 12".
+        title: a few words.
+        question: what is asked, in a sentence or two.
+        task: the name of a module of `studies.tasks`.
+        settings: what all arms share.
+        axes: axis → the setting that it sets, or a mapping value → settings: `{"flips": "data.flips"}`.
+        conditions: the values of the axes; `grid(flips=(0.0, 0.2))` makes them. `({},)`: there is but one.
+        choose_by: the metric of the search rows by which a cell is chosen.
+        smallest: choose the smallest one, not the largest.
+        deviations: where we do not follow the paper's protocol, a sentence each.
+    """
+
+    id: str
+    source: str
+    title: str
+    question: str
+    task: str
+    arms: tuple[Arm, ...]
+    claims: tuple[Claim, ...]
+    scales: Mapping[ScaleName, Scale]
+    settings: Settings = field(default_factory=dict)
+    axes: Mapping[str, str | Mapping[Any, Settings]] = field(default_factory=dict)
+    conditions: Sequence[Condition] = ({},)
+    figures: tuple[Figure, ...] = ()
+    deviations: tuple[str, ...] = ()
+    choose_by: str = "validation"
+    smallest: bool = False
+
+    def __post_init__(self) -> None:
+        check_plain(f"settings of {self.id}", self.settings)
+        names = [arm.name for arm in self.arms]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.id} has two arms of one name: {', '.join(names)}")
+        if set(self.scales) != set(SCALES):
+            raise ValueError(f"{self.id} has the scales {', '.join(self.scales)}, expected {', '.join(SCALES)}")
+        for condition in self.conditions:
+            if set(condition) != set(self.axes):
+                raise ValueError(f"{self.id} has the condition {dict(condition)}, but the axes {', '.join(self.axes)}")
+        for name, scale in self.scales.items():
+            self._check_scale(name, scale, names)
+        if self.scales["paper"].seeds < 3:
+            raise ValueError(f"{self.id} has {self.scales['paper'].seeds} seeds at paper scale, expected at least 3")
+        for claim in self.claims:
+            for arm in claim.effect.arms:
+                if arm not in names:
+                    raise ValueError(f"a claim of {self.id} names the arm {arm!r}, expected one of {', '.join(names)}")
+
+    def arm(self, name: str) -> Arm:
+        """The arm of that name."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def _check_scale(self, name: str, scale: Scale, arms: Sequence[str]) -> None:
+        for arm in (*(scale.arms or ()), *scale.of_arms):
+            if arm not in arms:
+                raise ValueError(f"scale {name} of {self.id} names the arm {arm!r}, expected one of {', '.join(arms)}")
+        for arm in self.arms:
+            if arm.search and arm.grid < scale.cells and (scale.arms is None or arm.name in scale.arms):
+                raise ValueError(
+                    f"scale {name} of {self.id} gives every arm {scale.cells} search cells, but the grid of "
+                    f"{arm.name!r} has {arm.grid}: the same budget for all, so take fewer cells or a larger grid"
+                )
+
+
+def grid(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
+    """All combinations of the values of some axes, the last one varying fastest."""
+    return tuple(dict(zip(axes, values)) for values in itertools.product(*axes.values()))

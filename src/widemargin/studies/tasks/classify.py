@@ -1,0 +1,194 @@
+"""Train a classifier, choose by validation accuracy, and at the end read the test set once.
+
+Settings:
+
+    data          see `studies.samples.prepare`: name, validation, train or fraction, flips, test
+    network       {"name": …} and the settings of `models.build`
+    loss          see `studies.values.loss`
+    regularizers  a list, see `studies.values.penalties`
+    optimizer     {"name": "sgd", "lr": 0.01, "momentum": 0.9}
+    schedule      {"name": "exponential", "factor": 0.9, "every": 0.04}, in shares of the training
+    steps, batch  how many steps, of how many samples (None: of all)
+    dtype         "float32" (default) or "float64"
+    until         stop where the loss of a batch is below this
+    measure       what else is measured on test data in the final stage, a list; see `studies.measurements`
+
+Row: `validation` (accuracy), `loss` (of the last batch), `steps`; in the final stage also `accuracy` (on test data),
+`train accuracy` (of at most 5,000 training samples, with their flipped labels if any) and what `measure` asks for.
+A training whose scores are no longer finite `died` with a sentence, and counts with the accuracy of guessing.
+
+One network is trained as a population of one, so that any number at once gives the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from widemargin.data import Samples
+from widemargin.modes import evaluating
+from widemargin.places import scores_of
+from widemargin.studies import measurements, samples, values, weights
+from widemargin.studies.settings import digest
+from widemargin.studies.trial import Context, Trial
+from widemargin.training import TrainingStopped, population
+
+VERSION = 1
+_TRAINING = ("data", "network", "loss", "regularizers", "optimizer", "schedule", "steps", "batch", "dtype", "until")
+_SEEN_OF_TRAIN = 5000
+
+
+def run(trial: Trial, context: Context) -> dict[str, Any]:
+    """One trial."""
+    job = _Job.of(trial, context)
+    return job.row(_train([job], context)[0], context)
+
+
+def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    """Trials of one `alike` as a population."""
+    jobs = [_Job.of(trial, context) for trial in trials]
+    for trial, job, trained in zip(trials, jobs, _train(jobs, context)):
+        yield trial, job.row(trained, context)
+
+
+def alike(trial: Trial) -> str:
+    """Equal for trials that train together: architecture, length, batch, optimizer up to its rate, size of the data."""
+    given = dict(trial.settings)
+    optimizer = {key: value for key, value in given["optimizer"].items() if key != "lr"}
+    size = {key: given["data"].get(key) for key in ("name", "shape", "train", "fraction", "validation")}
+    loss = {key: given["loss"].get(key) for key in ("name", "at", "p", "classes", "scores", "second_order")}
+    shared = [given.get(k) for k in ("network", "regularizers", "schedule", "steps", "batch", "dtype", "until")]
+    return digest([shared, optimizer, size, loss])
+
+
+def train_one(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Module:
+    """The network of these settings and this seed, from the cache of weights where it is, else trained."""
+    trained = _train([_Job.of_settings(settings, seed, context)], context)[0]
+    if trained.network is None:
+        raise ValueError(f"the training of a network that was to be attacked from died: {trained.died}")
+    return trained.network
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trained:
+    network: nn.Module | None
+    died: str | None
+    loss: float | None
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Job:
+    """A trial, with its samples, and the settings that its network depends on."""
+
+    trial: Trial | None
+    settings: Mapping[str, Any]
+    seed: int
+    parts: samples.Parts
+    keep: bool
+
+    @classmethod
+    def of(cls, trial: Trial, context: Context) -> _Job:
+        for key in trial.settings:
+            if key not in (*_TRAINING, "measure"):
+                raise ValueError(f"settings has {key!r}, expected {', '.join((*_TRAINING, 'measure'))}")
+        job = cls.of_settings(trial.settings, trial.seed, context)
+        keep = bool(trial.settings.get("measure"))
+        return cls(trial=trial, settings=job.settings, seed=trial.seed, parts=job.parts, keep=keep)
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any], seed: int, context: Context) -> _Job:
+        needed = {key: settings[key] for key in _TRAINING if key in settings}
+        parts = samples.prepare(settings["data"], seed, root=context.root, device=context.device)
+        return cls(trial=None, settings=needed, seed=seed, parts=parts, keep=True)
+
+    @property
+    def key(self) -> str:
+        """Names the trained network."""
+        return digest(["classify", VERSION, self.settings, self.seed])
+
+    def network(self) -> nn.Module:
+        """The network before its first step."""
+        dtype = {"float32": torch.float32, "float64": torch.float64}[self.settings.get("dtype", "float32")]
+        return population.build(lambda: values.network(self.settings["network"]), [self.seed])[0].to(dtype)
+
+    def row(self, trained: _Trained, context: Context) -> dict[str, Any]:
+        assert self.trial is not None
+        chance = 1 / self.parts.classes
+        found: dict[str, Any] = {"loss": trained.loss, "steps": trained.steps, "died": trained.died}
+        network = trained.network
+        found["validation"] = chance if network is None else accuracy(network, self.parts.validation)
+        if self.trial.stage == "search":
+            return found
+        seen = samples.first(self.parts.train, _SEEN_OF_TRAIN)
+        found["train accuracy"] = chance if network is None else accuracy(network, seen)
+        found["accuracy"] = chance if network is None else accuracy(network, self.parts.test)
+        if network is None:
+            return found
+        points: list[dict[str, Any]] = []
+        for asked in self.trial.settings.get("measure", ()):
+            measured = measurements.take(
+                asked, network, self.parts, self.seed, lambda other: train_one(other, self.seed, context)
+            )
+            points += measured.pop("points", [])
+            found.update(measured)
+        return {**found, "points": points} if points else found
+
+
+def accuracy(network: nn.Module, part: Samples, batch_size: int = 2000) -> float:
+    """The share of samples whose label the network answers."""
+    weight = next(network.parameters())
+    right = torch.zeros((), dtype=torch.int64, device=weight.device)
+    with evaluating(network), torch.no_grad():
+        for x, y in zip(part.x.split(batch_size), part.y.split(batch_size)):
+            right += (scores_of(network(x.to(weight.device, weight.dtype))).argmax(dim=1) == y.to(weight.device)).sum()
+    return float(right) / len(part)
+
+
+def _train(jobs: list[_Job], context: Context) -> list[_Trained]:
+    """The trained networks, from the cache where they are."""
+    found: dict[str, _Trained] = {}
+    for job in jobs:
+        kept = weights.load(context.weights, job.key, job.network)
+        if kept is not None:
+            network, note = kept
+            found[job.key] = _Trained(network=network.to(context.device), died=None, **note)
+    missing = list({job.key: job for job in jobs if job.key not in found}.values())
+    if missing:
+        for job, trained in zip(missing, _fit(missing, context)):
+            found[job.key] = trained
+            if job.keep and trained.network is not None:
+                weights.save(context.weights, job.key, trained.network, {"loss": trained.loss, "steps": trained.steps})
+    return [found[job.key] for job in jobs]
+
+
+def _fit(jobs: list[_Job], context: Context) -> list[_Trained]:
+    first = jobs[0].settings
+    try:
+        trained = population.fit(
+            [job.network().to(context.device) for job in jobs],
+            [job.parts.train for job in jobs],
+            loss=[values.loss(job.settings["loss"]) for job in jobs],
+            regularizers=values.penalties(first.get("regularizers", ())),
+            optimizer=[values.optimizer(job.settings["optimizer"]) for job in jobs],
+            schedule=values.schedule(first.get("schedule", {"name": "constant"})),
+            steps=first["steps"],
+            batch_size=first["batch"],
+            seeds=[job.seed for job in jobs],
+            until=first.get("until"),
+            chunk=1 if len(jobs) == 1 else None,
+            device=context.device,
+            progress=False,
+        )
+    except TrainingStopped as stopped:
+        if len(jobs) == 1:
+            return [_Trained(network=None, died=str(stopped), loss=None, steps=0)]
+        return [one for job in jobs for one in _fit([job], context)]  # one of them died: which, each tells by itself
+    return [
+        _Trained(network=network, died=None, loss=loss, steps=steps)
+        for network, loss, steps in zip(trained.networks, trained.losses, trained.steps)
+    ]

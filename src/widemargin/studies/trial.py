@@ -1,0 +1,72 @@
+"""A trial: one training (or computation) of a study, as plain values, and the key that names its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from widemargin.studies.settings import digest
+
+Stage = Literal["search", "final"]
+FIRST_SEARCH_SEED = 100
+"""Seeds of the search begin here, so that no final seed took part in choosing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What one call of a task is given.
+
+    Its key is the hash of what decides its result: the task and the version of it, the settings, the seed and the
+    stage. Not of the names of study, arm, condition and scale: two arms of equal settings share their trials, and a
+    new name reruns nothing.
+    """
+
+    task: str
+    version: int
+    stage: Stage
+    settings: Mapping[str, Any]
+    seed: int
+    study: str
+    arm: str
+    scale: str
+    condition: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> str:
+        """64 hexadecimal digits."""
+        return digest([self.task, self.version, self.stage, self.settings, self.seed])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "task": self.task,
+            "version": self.version,
+            "stage": self.stage,
+            "study": self.study,
+            "arm": self.arm,
+            "scale": self.scale,
+            "condition": dict(self.condition),
+            "seed": self.seed,
+            "settings": dict(self.settings),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Where a trial runs: nothing of this changes its result.
+
+    Args:
+        device: "cpu", "cuda", "cuda:1".
+        root: the folder of the data sets; None: as `data.load` finds them.
+        weights: a folder for trained networks that other trials use again; None: each trains its own.
+    """
+
+    device: str = "cpu"
+    root: Path | None = None
+    weights: Path | None = None

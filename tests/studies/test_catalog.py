@@ -1,0 +1,58 @@
+"""All results of the papers are declared, and every declared study runs at smoke scale."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from widemargin.studies import catalog
+from widemargin.studies.result import not_run
+from widemargin.studies.run import run
+from widemargin.studies.schema import SCALES
+from widemargin.studies.trial import Context
+
+NOT_YET = {id for id in catalog.IDS if id != "E3"}
+"""To be empty in the end."""
+
+
+def test_every_result_of_the_papers_is_declared_or_owed() -> None:
+    assert len(catalog.IDS) == 40
+    assert catalog.MODULES.keys() | NOT_YET == set(catalog.IDS)
+    assert not catalog.MODULES.keys() & NOT_YET
+    assert [study.id for study in catalog.declared()] == [id for id in catalog.IDS if id in catalog.MODULES]
+
+
+@pytest.mark.parametrize("id", catalog.MODULES)
+def test_a_study_says_what_it_is(id: str) -> None:
+    study = catalog.study(id)
+    assert study.id == id
+    assert study.claims
+    assert study.source.split(",")[0] in ("elsayed", "odn", "sokolic", "farhang")
+    minutes = [study.scales[name].minutes for name in SCALES]
+    assert minutes == sorted(minutes)
+    assert all(study.scales[name].note for name in SCALES)
+    assert not_run(study)["counts"] == {"not run": len(study.claims)}
+
+
+@pytest.mark.usefixtures("untyped")  # shapes are checked elsewhere; here that would take most of the time
+@pytest.mark.parametrize("id", catalog.MODULES)
+def test_a_study_runs_at_smoke_scale(id: str, tmp_path: Path) -> None:
+    study = catalog.study(id)
+    found = run(study, "smoke", folder=tmp_path, context=Context(weights=tmp_path / "weights"))
+    assert found["complete"]
+    for claim in found["claims"]:
+        assert claim["verdict"] != "not run", claim
+        assert math.isfinite(claim["measured"])
+        assert claim["verdict"] != "reproduced"  # that word alone is for paper scale
+    for figure in study.figures:
+        assert any(figure.y in row and (figure.x in row) for row in found["rows"]), figure
+
+
+def test_an_id_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="id is 'G1', which is no study"):
+        catalog.study("G1")
+    monkeypatch.delitem(catalog.MODULES, "E3")
+    with pytest.raises(ValueError, match="study E3 is not declared yet"):
+        catalog.study("e3")
