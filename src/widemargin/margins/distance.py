@@ -93,9 +93,7 @@ def linearize(
         for name, gradient in gradients.items():
             check_rows(name, gradient[0], samples=len(scores))
             columns[name].append(norms.lp(gradient.flatten(0, 1), q).view(-1, len(scores)))
-    return Linearization(
-        difference=difference, slopes={name: torch.cat(slopes).T for name, slopes in columns.items()}
-    )
+    return Linearization(difference=difference, slopes={name: torch.cat(slopes).T for name, slopes in columns.items()})
 
 
 def slope_at(name: str, gradient: Tensor, *, q: float, samples: int) -> PerExample:

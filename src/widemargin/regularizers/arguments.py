@@ -1,9 +1,10 @@
-"""Checks of the arguments that regularizers share, and the gradient that those of Jacobians take."""
+"""Checks of the arguments that regularizers share, and the gradients that those of Jacobians take."""
 
 from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterator
 
 from torch import Tensor
 
@@ -30,12 +31,14 @@ def check_statistics(statistics: str) -> None:
         raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")
 
 
-def gradient_at(at: At, output: Tensor, batch: int) -> Tensor:
-    """The gradient of `output` `[batch]` at the one place of `at`, a row a sample, with its graph."""
-    ((name, gradient),) = at.gradients(output, second_order=True).items()
-    if len(gradient) != batch:
-        raise ValueError(
-            f"at has {name!r} with {len(gradient)} rows, but scores have {batch} samples: "
-            "a place must have the batch as its first dimension"
-        )
-    return gradient
+def gradients_at(at: At, outputs: Tensor) -> Iterator[Tensor]:
+    """The gradients of the columns of `outputs` at the one place of `at`, `[some, batch, ...]`, with their graph."""
+    batch = len(outputs)
+    for part in at.columns(outputs, second_order=True):
+        ((name, gradients),) = part.items()
+        if gradients.shape[1:2] != (batch,):
+            raise ValueError(
+                f"at has {name!r} with {gradients[0].shape[0] if gradients.ndim > 1 else 'no'} rows, but scores have "
+                f"{batch} samples: a place must have the batch as its first dimension"
+            )
+        yield gradients

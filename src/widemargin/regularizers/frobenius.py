@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from widemargin import places
 from widemargin.places import At, BatchStatistics
-from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradient_at
+from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradients_at
 from widemargin.regularizers.second_pass import second_pass
 from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels
 
@@ -20,8 +20,9 @@ class JacobianFrobenius:
     """λ ½‖J(x)‖²_F of every sample, with J the Jacobian of the k scores (Hoffman, Roberts, Yaida 2019, eqs. 3 to 5).
 
     ‖J‖²_F = k·E‖uᵀJ‖²_2 over u uniform on the unit sphere of the k scores: the mean of that over `projections` drawn
-    directions is unbiased, at one backward pass each; exactly it takes k. Works with any network; samples get
-    directions of their own, drawn anew in each call from torch's global CPU generator.
+    directions is unbiased, at one backward pass each; exactly it takes k. Passes are taken together (`At.columns`).
+    Works with any network; samples get directions of their own, drawn anew in each call from torch's global CPU
+    generator.
 
     Args:
         weight: λ ≥ 0.
@@ -78,14 +79,14 @@ class JacobianFrobenius:
         if self.projections is None:
             if directions is not None:
                 raise ValueError("directions is given, but projections is None, which takes the exact value")
-            outputs, scale = f.unbind(dim=1), 1.0
+            outputs, scale = f, 1.0
         else:
             u = self._draw(len(f), count) if directions is None else self._checked(directions, len(f), count)
-            outputs = (u.to(f) * f[:, None]).sum(dim=2).unbind(dim=1)
+            outputs = (u.to(f) * f[:, None]).sum(dim=2)
             scale = count / self.projections
         total = f.new_zeros(len(f))
-        for output in outputs:
-            total = total + gradient_at(at, output, len(f)).flatten(1).to(f.dtype).square().sum(dim=1)
+        for gradients in gradients_at(at, outputs):
+            total = total + gradients.to(f.dtype).square().flatten(2).sum(dim=(0, 2))
         return self.weight * 0.5 * scale * total
 
     def _draw(self, batch: int, count: int) -> Tensor:

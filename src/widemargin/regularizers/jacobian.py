@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from widemargin import norms, places
 from widemargin.places import At, BatchStatistics
-from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradient_at
+from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradients_at
 from widemargin.regularizers.classifier import watch_classifier
 from widemargin.regularizers.second_pass import second_pass
 from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary
@@ -27,7 +26,8 @@ class Jacobian:
 
     v_c is the row of class c in the matrix of the last layer, which must be linear, and J the Jacobian of what enters
     that layer. As the score is f_c = v_cᵀ h + b_c, v_cᵀ J is the gradient of f_c: one backward pass, in which the graph
-    is kept, so that the regularizer can be minimised. Where a gradient is 0, its norm is 0 and so is its derivative.
+    is kept, so that the regularizer can be minimised; those of several classes are taken together
+    (`At.columns`). Where a gradient is 0, its norm is 0 and so is its derivative.
 
     Sums and weights (errata 3): the paper adds (26) over a batch and divides λ by the batch size. The values here are
     per sample and a training takes their mean, which is the same with `weight` = λ before that division.
@@ -106,26 +106,27 @@ class Jacobian:
             )
         # Where the rows of a sample's own network begin.
         start = torch.arange(networks, device=f.device).repeat_interleave(len(f) // networks) * f.shape[1]
-        total = f.new_zeros(len(f), dtype=torch.promote_types(f.dtype, torch.float32))
-        for c in self._choices(f, y, classes):
-            output, v = f.gather(1, c[:, None]).squeeze(1), rows[start + c]
-            if self.form.startswith("pairwise") and not is_binary(scores):
-                output, v = f.gather(1, y[:, None].long()).squeeze(1) - output, rows[start + y.long()] - v
-            size = norms.lp(gradient_at(at, output, len(f)), 2.0)
-            total = total + (size / _one_where_zero(norms.lp(v, 2.0)) if self.normalize else size)
-        return self.weight * total
+        chosen = self._choices(f, y, classes)
+        outputs, v = f.gather(1, chosen), rows[start[:, None] + chosen]
+        if self.form.startswith("pairwise") and not is_binary(scores):
+            own = y[:, None].long()
+            outputs, v = f.gather(1, own) - outputs, rows[start[:, None] + own] - v
+        sizes = torch.cat([norms.lp(g.flatten(0, 1), 2.0).view(-1, len(f)) for g in gradients_at(at, outputs)]).T
+        if self.normalize:
+            sizes = sizes / _one_where_zero(norms.lp(v.flatten(0, 1), 2.0)).view_as(sizes)
+        return self.weight * sizes.sum(dim=1)
 
-    def _choices(self, f: Tensor, y: Tensor, classes: Tensor | None) -> Iterator[Tensor]:
-        """Class indices `[batch]`, one tensor for each backward pass."""
+    def _choices(self, f: Tensor, y: Tensor, classes: Tensor | None) -> Int[Tensor, "batch vectors"]:
+        """The classes of every sample's vectors."""
         batch, count = f.shape
         if self.form in ("random", "pairwise"):
-            yield (self.draw(y, count) if classes is None else self._checked(classes, count, y)).to(f.device)
-        elif classes is not None:
+            drawn = self.draw(y, count) if classes is None else self._checked(classes, count, y)
+            return drawn.to(f.device)[:, None]
+        if classes is not None:
             raise ValueError(f"classes is given, but form is {self.form!r}, which takes all classes")
-        elif self.form == "sum" or count == 1:
-            yield from torch.arange(count, device=f.device)[:, None].expand(count, batch)
-        else:
-            yield from ((y.long() + shift) % count for shift in range(1, count))
+        if self.form == "sum" or count == 1:
+            return torch.arange(count, device=f.device).expand(batch, count)
+        return (y.long()[:, None] + torch.arange(1, count, device=f.device)) % count
 
     def draw(self, y: Labels, count: int) -> Int[Tensor, " batch"]:
         """The classes c of the random forms, of `count` classes, for samples with labels `y`."""

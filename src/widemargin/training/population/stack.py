@@ -175,7 +175,12 @@ class Stack:
 
 
 class StackedAt(places.At):
-    """The places of a stacked forward pass, whose gradients are flattened to `[networks·batch, ...]`."""
+    """The places of a stacked forward pass, whose gradients are flattened to `[networks·batch, ...]`.
+
+    Networks do not mix, so one backward pass serves them all.
+    """
+
+    _sample_dims = 2
 
     def __init__(self, zeros: Mapping[str, Tensor]) -> None:
         super().__init__(list(zeros))
@@ -185,10 +190,6 @@ class StackedAt(places.At):
     def route(self) -> Route:
         """Which way gradients go through BatchNorm layers now."""
         return self._route
-
-    def gradients(self, outputs: Tensor, *, second_order: bool = False) -> dict[str, Tensor]:
-        """As of any forward pass; networks do not mix, so one backward pass serves them all."""
-        return {name: g.flatten(0, 1) for name, g in super().gradients(outputs, second_order=second_order).items()}
 
 
 def check_alike(networks: Sequence[nn.Module]) -> None:
