@@ -58,6 +58,11 @@ class Norm:
 CASES: dict[str, dict[str, Any]] = {
     "cross-entropy": {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1, momentum=0.9)},
     "large margin": {"loss": losses.large_margin(gamma=2.0, at=("input", "1")), "optimizer": Sgd(lr=0.1)},
+    "strongest class": {
+        "loss": losses.large_margin(gamma=2.0, classes=1, at=("input", "1")),
+        "regularizers": (regularizers.WeightDecay(weight=0.01),),
+        "optimizer": Sgd(lr=0.1),
+    },
     "printed odn": {"loss": losses.odn(stabilize=None), "optimizer": Adam(lr=0.01), "schedule": Cosine()},
     "second order": {"loss": losses.large_margin(second_order=True), "optimizer": Sgd(lr=0.1)},
     "Jacobian": {

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +19,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+import widemargin as wm
+from training.cases import arguments
+from training.cases import network as small
 from training.networks import LOSS, NETWORKS, batch, network
 from widemargin.losses import Band, CrossEntropy, Hinge, MarginLoss
-from widemargin.training import Backward, backward_check, margin_backward
+from widemargin.training import Backward, backward_check, loop, margin_backward
 from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
 
 FORMS = {
@@ -241,6 +248,66 @@ def test_two_processes_of_ddp(tmp_path: Path) -> None:
     alone, _ = plain(network("vit"), LOSS, *batch(10))
     for key, gradient in load_file(tmp_path / "vit.0.safetensors").items():
         torch.testing.assert_close(gradient, alone[key], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("memory", [None, 0])
+def test_fit_takes_it_and_says_so(memory: int | None) -> None:
+    """As a loop of plain autograd, with a regularizer beside the loss."""
+    given = arguments("strongest class")
+    result = wm.fit(**given, memory=memory)
+    wanted = wm.fit(**(arguments("strongest class") | {"loss": Plainly(given["loss"]), "at": given["loss"].at}))
+    for weight, expected in zip(result.model.parameters(), wanted.model.parameters(), strict=True):
+        torch.testing.assert_close(weight, expected, rtol=0, atol=1e-10)
+    for name in ("objective", "loss", "distance at input"):
+        for ours, theirs in zip(result.history.series(name), wanted.history.series(name), strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-9)
+    line = "split backward: 2 layers, 0.00176 MB of gradients kept" if memory is None else "two backwards: memory=0"
+    assert result.settings["backward"] == line
+    assert "backward" not in wanted.settings
+
+
+def test_a_training_in_float32_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    """Also where the second part begins with a trial of its own, of other weights."""
+
+    def train(folder: Path, stop: int | None = None) -> wm.training.Fit:
+        given = arguments("strongest class") | {"model": small(dtype=torch.float32), "checkpoint": folder}
+        with stopping_at(stop):
+            return wm.fit(**given, checkpoint_every=1)
+
+    whole = train(tmp_path / "whole")
+    with pytest.raises(InterruptedError):
+        train(tmp_path / "parts", stop=4)
+    backward_check._seen.clear()
+    parts = train(tmp_path / "parts")
+    assert parts.settings["backward"] == whole.settings["backward"]
+    for ours, theirs in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@dataclass(frozen=True)
+class Plainly:
+    """A loss that `fit` does not know to be a margin loss."""
+
+    loss: MarginLoss
+    p: float = 2.0
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return self.loss(model, x, y)
+
+
+@contextmanager
+def stopping_at(step: int | None) -> Iterator[None]:
+    """Let the backward pass of that step fail."""
+    steps = itertools.count(1)
+
+    def counted(*given: Any, **more: Any) -> Backward:
+        if next(steps) == step:
+            raise InterruptedError
+        return margin_backward(*given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "margin_backward", counted)
+        yield
 
 
 @pytest.mark.parametrize(

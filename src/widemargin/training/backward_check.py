@@ -4,7 +4,8 @@ The split backward stands on one identity: if d_k, the score difference of sampl
 that arrives at every use of a parameter is the unweighted one with the part of sample k times c_k. Which layers keep it
 is not looked up in a list of known ones: the identity itself is tried, on a few samples, with weights that are powers
 of two and of both signs. Those commute with every rounding, so that a difference means that it does not hold, also in
-bfloat16. It is tried on a copy of the parameters moved a little at random: a gate that starts at zero hides nothing.
+bfloat16. It is tried with random parameters in the place of the network's own: a gate that starts at zero hides
+nothing, and the answer is the same at the start of a training and in the middle of it.
 
 The same trial says how samples lie in a gradient: along its first dimension, or along another one, each taking a row or
 several (tokens, heads), samples outside or inside.
@@ -92,7 +93,7 @@ def layouts_of(model: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) 
 
 def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
     with given_back(x.device):
-        tensors = _moved(network, x.device)
+        tensors = _drawn(network, x.device)
         with places.watch(network, loss.at, statistics=loss.statistics) as at:
             scores = places.scores_of(functional_call(network, tensors, (x,)))
     if scores.grad_fn is None or not bool(torch.isfinite(scores).all()):
@@ -151,17 +152,20 @@ def _layouts(shape: Sequence[int], samples: int) -> Iterator[Layout]:
                 yield Layout(dim, each, is_adjacent=False)
 
 
-def _moved(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
-    """A copy of parameters and buffers, the parameters moved at random by a tenth of their usual size."""
+def _drawn(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
+    """Random parameters, of a size that passes activations on as they are, and a copy of the buffers.
+
+    Those of one dimension, biases and the weights of norms, are about 1/2, so that ReLUs let something through.
+    """
     generator = torch.Generator(device=device).manual_seed(0)
     tensors = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
     for name, parameter in network.named_parameters():
-        value = parameter.detach()
-        if value.is_floating_point():
-            usual = value.new_tensor(1 / math.sqrt(value[0].numel()) if value.ndim > 1 else 0.5)
-            noise = torch.randn(value.shape, generator=generator, device=device, dtype=value.dtype)
-            value = value + 0.1 * (value.square().mean().sqrt() + usual) * noise
-        tensors[name] = value.clone().requires_grad_(parameter.requires_grad)
+        value = parameter.detach().clone()
+        if value.is_floating_point() and value.ndim > 1:
+            value.normal_(std=math.sqrt(2 / max(1, value[0].numel())), generator=generator)
+        elif value.is_floating_point():
+            value.normal_(mean=0.5, std=0.1, generator=generator)
+        tensors[name] = value.requires_grad_(parameter.requires_grad)
     return tensors
 
 

@@ -53,6 +53,7 @@ def fit(
     devices: int | str | list[int] = 1,
     strategy: str = "auto",
     precision: str | None = None,
+    memory: int | None = None,
     tensorboard: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Fit:
@@ -87,6 +88,8 @@ def fit(
         devices: Fabric's: how many, or which.
         strategy: Fabric's, for more than one device: "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook".
         precision: None for that of the weights, or "bf16-mixed".
+        memory: bytes of gradients that `margin_backward`, by which a `MarginLoss` is trained, may keep: 0 for two
+            backward passes, None for no limit.
         tensorboard: a folder for curves (extra `tensorboard`).
         progress: show a bar with the time left; by default on a terminal only.
     """
@@ -103,6 +106,8 @@ def fit(
     for name, count in (counts | ({} if measure_every is None else {"measure_every": measure_every})).items():
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"{name} is {count!r}, expected an integer >= 1")
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
+        raise ValueError(f"memory is {memory!r}, expected None or a number of bytes >= 0")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"seed is {seed!r}, expected an integer")
     for name, function in {"loss": loss, "optimizer": optimizer, "schedule": schedule}.items():
@@ -131,6 +136,7 @@ def fit(
         checkpoint_every=checkpoint_every,
         watch=watch,
         precision=precision,
+        memory=memory,
         tensorboard=tensorboard,
         progress=progress,
     )

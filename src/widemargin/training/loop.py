@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.data import batches, load
+from widemargin.losses.margin import MarginLoss
 from widemargin.modes import evaluating
 from widemargin.progress import track
 from widemargin.training import checkpoint, parallel
+from widemargin.training.backward import margin_backward
 from widemargin.training.history import Gauge, Row, call
 from widemargin.training.randomness import given_back, seed_all
 from widemargin.training.settings import describe
@@ -41,11 +43,11 @@ def train(fabric: Any, task: Task) -> Outcome:
             run.save()
         run.board.close()
     if fabric.world_size == 1:
-        return Outcome(weights=None, rows=run.at.rows, settings=run.settings)
+        return Outcome(weights=None, rows=run.at.rows, settings=run.settings | run.ways())
     from safetensors.torch import save
 
     weights = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
-    return Outcome(weights=save(weights), rows=run.at.rows, settings=run.settings)
+    return Outcome(weights=save(weights), rows=run.at.rows, settings=run.settings | run.ways())
 
 
 class _Run:
@@ -96,9 +98,7 @@ class _Run:
         for group, rate in zip(self.optimizer.param_groups, self.rates):
             group["lr"] = rate * self._factor()
         self.optimizer.zero_grad()
-        objective, loss = self._objective(batch)
-        objective.backward()
-        totals = torch.stack([objective.detach(), loss.detach()])
+        totals = torch.stack(self._backward(batch))
         if self.place.processes > 1:
             totals = parallel.add_up(self.model, totals)
         at.alive = at.alive or any(bool(p.grad.any()) for p in self.model.parameters() if p.grad is not None)
@@ -106,6 +106,10 @@ class _Run:
         minimised, loss_of_batch = totals.tolist()
         at.objective, at.seen = at.objective + minimised * batch.joint, at.seen + batch.joint
         at.epoch_loss, at.epoch_seen = at.epoch_loss + loss_of_batch * batch.joint, at.epoch_seen + batch.joint
+
+    def ways(self) -> dict[str, str]:
+        """In words, how the gradients of a margin loss were taken."""
+        return {"backward": "; ".join(self.at.backward.values())} if self.at.backward else {}
 
     def save(self) -> None:
         """Write a checkpoint, if there is a folder for it."""
@@ -125,12 +129,12 @@ class _Run:
             self.optimizer.load_state_dict(state["optimizer"])
             self.at = Position(**state["at"])
 
-    def _objective(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """This process's part of the objective, and of the mean loss: both add up over the processes."""
+    def _backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """This process's part of the objective and of the mean loss: both, and the gradients, add up over processes."""
         task, context = self.task, self._context()
         with self.fabric.autocast():
             try:
-                values = call(task.loss, self.model, batch.x, batch.y, batch.index)
+                values, is_behind = self._loss(batch)
                 penalties = [regularizer(self.model, batch.x, batch.y) for regularizer in task.regularizers]
             except ValueError:  # losses refuse scores that are not finite: say more, if that is the reason
                 row = None if task.watch is None else bad_row(self.model, batch.x)
@@ -146,7 +150,18 @@ class _Run:
         if task.watch is not None:
             for part in (values, *penalties):
                 task.watch.loss(part, batch, context)
-        return objective, loss
+        if not is_behind or objective.requires_grad:
+            objective.backward()
+        return objective.detach(), loss.detach()
+
+    def _loss(self, batch: Batch) -> tuple[Tensor, bool]:
+        """The loss of every sample, and whether its gradients have been taken already, as a margin loss's are."""
+        if type(self.task.loss) is not MarginLoss:
+            return call(self.task.loss, self.model, batch.x, batch.y, batch.index), False
+        share = len(batch.y) / batch.joint
+        done = margin_backward(self.model, self.task.loss, batch.x, batch.y, scale=share, memory=self.task.memory)
+        self.at.backward.setdefault(done.way, repr(done))
+        return done.values, True
 
     def _end_epoch(self, batch: Batch) -> None:
         at, task, steps = self.at, self.task, self.at.batch

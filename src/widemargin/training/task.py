@@ -37,6 +37,7 @@ class Task:
     checkpoint_every: int
     watch: Watch | None
     precision: str | None
+    memory: int | None
     tensorboard: str | os.PathLike[str] | None
     progress: bool | None
 
@@ -64,5 +65,6 @@ class Position:
     epoch_loss: float = 0.0  # and since the epoch began
     epoch_seen: int = 0
     alive: bool = False  # has a gradient of this epoch been other than zero?
+    backward: dict[str, str] = field(default_factory=dict)  # the ways that gradients of margin losses went, in words
     means: list[float] = field(default_factory=list)  # losses of past epochs, as many as `Watch` needs
     rows: list[Row] = field(default_factory=list)
