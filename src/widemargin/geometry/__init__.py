@@ -2,9 +2,11 @@
 
 from widemargin.geometry.around import Sets, sets
 from widemargin.geometry.chain import NormChain, norm_chain
+from widemargin.geometry.curves import Curves, curves
 from widemargin.geometry.lines import Line, average_jacobian, line
 from widemargin.geometry.margin import exact_margin
 from widemargin.geometry.network import register
+from widemargin.geometry.plain import outlines, plain
 from widemargin.geometry.regions import AffineMap, affine, jacobian, pattern
 from widemargin.geometry.sectors import jacobian_margin
 from widemargin.geometry.slices import Boundary, Decisions, Ellipses, Raster, Slice, slice2d
@@ -12,6 +14,7 @@ from widemargin.geometry.slices import Boundary, Decisions, Ellipses, Raster, Sl
 __all__ = [
     "AffineMap",
     "Boundary",
+    "Curves",
     "Decisions",
     "Ellipses",
     "Line",
@@ -21,12 +24,15 @@ __all__ = [
     "Slice",
     "affine",
     "average_jacobian",
+    "curves",
     "exact_margin",
     "jacobian",
     "jacobian_margin",
     "line",
     "norm_chain",
+    "outlines",
     "pattern",
+    "plain",
     "register",
     "sets",
     "slice2d",

@@ -56,12 +56,28 @@ def sets(
             f"x has shape {list(x.shape)}, expected one sample of the shape of points {list(points.shape)}"
         )
     network = read(model, x)
-    last = _classifier(network)
     x, points = network.double(x), network.double(points)
+    towards, size, gamma, product = output_margins(network, x, label)
     with torch.no_grad():
-        here, there = network.forward(x), network.forward(points)
-    check_scores_and_labels(here, label.to(here.device))
-    towards = against(here.shape[1], label.to(here.device)[0])  # rows e_y − e_c, or ±1
+        there = network.forward(points)
+    far = torch.linalg.vector_norm((points - x).flatten(1), dim=1)
+    J = averages(network, x.expand_as(points).contiguous(), points).flatten(2)
+    slopes = torch.linalg.vector_norm(torch.einsum("co,bon->bcn", towards, J), dim=2) / size
+    return Sets(
+        decision=(there @ towards.T / size).amin(dim=1),
+        jacobian=(gamma - slopes * far[:, None]).amin(dim=1),
+        frobenius=gamma.min() - product * far,
+    )
+
+
+def output_margins(network: Network, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Of one sample in float64: rows e_y − e_c (or ±1), their ‖v‖ and γ_out against each c; and Π‖W_l‖_F."""
+    last = _classifier(network)
+    with torch.no_grad():
+        here = network.forward(x)
+    label = label.to(here.device)
+    check_scores_and_labels(here, label)
+    towards = against(here.shape[1], label[0])
     V = last.linear(torch.eye(_width(network, last), dtype=torch.float64, device=here.device)).T
     size = torch.linalg.vector_norm(towards @ V, dim=1)
     if not bool((size > 0).all()):
@@ -69,16 +85,8 @@ def sets(
     gamma = (towards @ here[0]) / size
     if not float(gamma.min()) > 0:
         raise ValueError(f"x has the output margin {float(gamma.min()):.6g}, expected one that is classified right")
-    far = torch.linalg.vector_norm((points - x).flatten(1), dim=1)
-    J = averages(network, x.expand_as(points).contiguous(), points).flatten(2)
-    slopes = torch.linalg.vector_norm(torch.einsum("co,bon->bcn", towards, J), dim=2) / size
     before = network.steps.index(last)
-    product = math.prod(frobenius for _, frobenius in factors(network)[:before])
-    return Sets(
-        decision=(there @ towards.T / size).amin(dim=1),
-        jacobian=(gamma - slopes * far[:, None]).amin(dim=1),
-        frobenius=gamma.min() - product * far,
-    )
+    return towards, size, gamma, math.prod(frobenius for _, frobenius in factors(network)[:before])
 
 
 def _classifier(network: Network) -> Affine:

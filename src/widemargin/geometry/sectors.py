@@ -73,7 +73,7 @@ def _one(
         return 0.0
     # Along any ray the first crossing is an upper bound: beyond it no cell matters.
     angles = torch.arange(_SEEN, dtype=torch.float64, device=x.device) * (2 * math.pi / _SEEN)
-    rays = _Rays.along(network, x, angles, torch.full_like(angles, reach), towards)
+    rays = Rays.along(network, x, angles, torch.full_like(angles, reach), towards)
     best = min(float(rays.first_crossings(gaps).min()), reach)
     e1, e2 = torch.eye(2, dtype=torch.float64, device=x.device)
     box = Plane.through(network, x[0], e1, e2, (-best, best, -best, best))
@@ -88,10 +88,10 @@ def _one(
     low, high = turn, torch.cat((turn[1:], turn[:1] + 2 * math.pi))
     middle = (low + high) / 2
     edge = best / torch.maximum(middle.cos().abs(), middle.sin().abs())
-    return _smallest(_Rays.along(network, x, middle, edge, towards), low, high, gaps, best, tolerance)
+    return _smallest(Rays.along(network, x, middle, edge, towards), low, high, gaps, best, tolerance)
 
 
-def _smallest(rays: _Rays, low: Tensor, high: Tensor, gaps: Tensor, best: float, tolerance: float) -> float:
+def _smallest(rays: Rays, low: Tensor, high: Tensor, gaps: Tensor, best: float, tolerance: float) -> float:
     """The smallest t of all sectors, from below: sectors are halved until none may hold a smaller one."""
     sector = torch.arange(len(low), device=low.device)
     for _ in range(_HALVINGS):
@@ -108,7 +108,7 @@ def _smallest(rays: _Rays, low: Tensor, high: Tensor, gaps: Tensor, best: float,
     return float(lower.min())
 
 
-class _Rays:
+class Rays:
     """Rays from one point, and on each the gradients `[rays, classes, pieces, 2]` of the cells that it visits.
 
     The border after a piece lies on the line of normal φ at the distance d: a ray of another angle θ meets it at
@@ -128,7 +128,7 @@ class _Rays:
         self.angles = angles
 
     @classmethod
-    def along(cls, network: Network, x: Tensor, angles: Tensor, length: Tensor, towards: Tensor) -> _Rays:
+    def along(cls, network: Network, x: Tensor, angles: Tensor, length: Tensor, towards: Tensor) -> Rays:
         """Rays of `length` from `x`."""
         u = torch.stack((angles.cos(), angles.sin()), dim=1)
         owner, low, high = walk(network, x.expand(len(u), -1).contiguous(), x + length[:, None] * u)

@@ -39,6 +39,32 @@ def render(result: Mapping[str, Any]) -> str:
     leave the browser.
     """
     checked = check(result)
+    return assemble(
+        checked,
+        sections(checked),
+        _facts(checked),
+        legend=False,
+        headline=headline(checked),
+        overview=tables.overview(checked),
+        notes=tables.notes(checked),
+        arms=[{"label": label_of(arm), "color": _color(i)} for i, arm in enumerate(checked["arms"])],
+        galleries=[_gallery(i, arm) for i, arm in enumerate(checked["arms"]) if arm.get("hardest")],
+    )
+
+
+def assemble(
+    result: Mapping[str, Any],
+    parts: list[Section],
+    facts: list[tuple[str, list[tuple[str, str]]]],
+    *,
+    legend: bool,
+    headline: Any = (),
+    overview: tables.Table = tables.NONE,
+    notes: Any = (),
+    arms: Any = (),
+    galleries: Any = (),
+) -> str:
+    """A page of the title and subtitle of `result`, of `parts` and of what else there is; `legend`: inside charts."""
     jinja2 = need("jinja2")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template),
@@ -47,33 +73,32 @@ def render(result: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    parts = sections(checked)
     library, script = _bundle(), _template("page.js")
     page: str = environment.get_template("page.html").render(
-        result=checked,
+        result=result,
         policy=_policy(library, script),
         style=_template("page.css"),
         palettes=PALETTE,
         library=library,
         script=script,
-        charts=_json(_charts(parts)),
-        headline=headline(checked),
-        overview=tables.overview(checked),
-        notes=tables.notes(checked),
+        charts=_json(_charts(parts, legend)),
+        headline=headline,
+        overview=overview,
+        notes=notes,
         sections=parts,
-        arms=[{"label": label_of(arm), "color": _color(i)} for i, arm in enumerate(checked["arms"])],
-        galleries=[_gallery(i, arm) for i, arm in enumerate(checked["arms"]) if arm.get("hardest")],
-        facts=_facts(checked),
+        arms=arms,
+        galleries=galleries,
+        facts=facts,
         version=__version__,
     )
     return page
 
 
-def _charts(parts: list[Section]) -> dict[str, Any]:
+def _charts(parts: list[Section], legend: bool) -> dict[str, Any]:
     """What the page's script needs to draw: both configurations, and each specification as wide as its card."""
     cards = [card for part in parts for card in part.cards]
     return {
-        "config": {mode: config(mode, legend=False) for mode in PALETTE},
+        "config": {mode: config(mode, legend=legend) | {"background": "transparent"} for mode in PALETTE},
         "saved": {mode: config(mode, legend=True) for mode in PALETTE},
         "specs": {card.id: card.spec for card in cards},
     }
@@ -101,13 +126,19 @@ def _color(position: int) -> int:
 
 
 def _facts(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
-    groups: list[tuple[str, Mapping[str, Any]]] = [
+    notes = {label_of(arm): arm["note"] for arm in result["arms"] if arm.get("note")}
+    return facts(result, Networks=notes)
+
+
+def facts(result: Mapping[str, Any], **more: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Settings, versions and hardware of `result` as text, by the headings of the page's last section."""
+    groups = [
         ("Settings", result.get("settings", {})),
-        ("Networks", {label_of(arm): arm["note"] for arm in result["arms"] if arm.get("note")}),
+        *more.items(),
         ("Versions", result.get("versions", {})),
         ("Hardware", result.get("hardware", {})),
     ]
-    return [(name, [(key, _plain(value)) for key, value in facts.items()]) for name, facts in groups if facts]
+    return [(name, [(key, _plain(value)) for key, value in found.items()]) for name, found in groups if found]
 
 
 def _plain(value: Any) -> str:

@@ -13,7 +13,7 @@ from widemargin.report.statistics import places, statistics
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """One chart: its id in the page, its title, what it shows in words, its specification and its numbers."""
+    """One chart: its id in the page, its title, what it shows in words, its specification, its numbers, its caption."""
 
     id: str
     title: str
@@ -21,6 +21,7 @@ class Card:
     spec: dict[str, Any]
     table: tables.Table
     wide: bool
+    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

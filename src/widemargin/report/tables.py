@@ -28,6 +28,10 @@ class Table:
     rows: list[tuple[str, list[Cell]]]
 
 
+NONE = Table(heads=[], rows=[])
+"""No table."""
+
+
 def overview(result: Result) -> Table:
     """Accuracy, margins and accuracy under attack, a row per arm; the best of each column is marked."""
     arms = result["arms"]

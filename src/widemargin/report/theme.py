@@ -10,6 +10,12 @@ from typing import Any, Literal
 
 Mode = Literal["light", "dark"]
 
+
+def _mixed(color: str, page: str, part: float) -> str:
+    pairs = ((int(color[i : i + 2], 16), int(page[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in pairs)
+
+
 PALETTE: dict[Mode, tuple[str, ...]] = {
     "light": ("#0759b6", "#be4829", "#008b68", "#953275", "#c2870d", "#2394be", "#5d6470", "#7b4b2a"),
     "dark": ("#4d93ec", "#d57b43", "#6ee7ab", "#ca639b", "#fac93b", "#89d4fe", "#a7adba", "#cf9f78"),
@@ -21,6 +27,12 @@ PAGE: dict[Mode, dict[str, str]] = {
     "dark": {"surface": "#1a1c22", "ink": "#eceef3", "soft": "#a3a9b8", "line": "#33363f", "wrong": "#d57b43"},
 }
 """The page behind a chart, its text, its quieter text, its lines, and the side of the misclassified."""
+
+FILLS: dict[Mode, tuple[str, ...]] = {
+    mode: tuple(_mixed(color, PAGE[mode]["surface"], 0.2 if mode == "light" else 0.26) for color in PALETTE[mode])
+    for mode in PALETTE
+}
+"""The same colours, pale, for regions behind points and lines of those above."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
@@ -34,7 +46,7 @@ def config(mode: Mode, *, legend: bool) -> dict[str, Any]:
         "background": "transparent" if not legend else page["surface"],
         "font": FONT,
         "view": {"stroke": None},
-        "range": {"category": list(PALETTE[mode])},
+        "range": {"category": list(PALETTE[mode]), "ordinal": list(FILLS[mode])},
         "axis": {
             "domain": False,
             "ticks": False,
@@ -65,11 +77,25 @@ def config(mode: Mode, *, legend: bool) -> dict[str, Any]:
             "symbolOpacity": 1,
             "symbolType": "circle",
         },
-        "title": {"color": page["ink"], "fontSize": 15, "fontWeight": 600, "anchor": "start", "offset": 12},
+        "title": {
+            "color": page["ink"],
+            "fontSize": 15,
+            "fontWeight": 600,
+            "anchor": "start",
+            "offset": 12,
+            "subtitleColor": page["soft"],
+            "subtitleFontSize": 12,
+            "subtitlePadding": 6,
+        },
         "line": {"strokeWidth": 2.25, "strokeCap": "round"},
         "style": {
             "boundary": {"color": page["soft"], "strokeWidth": 1, "opacity": 0.9},
             "aside": {"color": page["soft"], "fontSize": 11},
             "wrong": {"color": page["wrong"], "opacity": 0.05},
+            "piece": {"stroke": page["soft"]},
+            "edge": {"color": page["ink"]},
+            "ellipse": {"color": PALETTE[mode][3]},
+            "curve": {"color": page["ink"]},
+            "sample": {"stroke": page["surface"]},
         },
     }

@@ -1,0 +1,87 @@
+"""A slice as plain values, the ones that JSON knows: what `report.planes` draws."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from widemargin.geometry.merge import merged
+from widemargin.geometry.slices import Raster, Slice
+
+
+def plain(piece: Slice | Raster, *, cells: bool = True) -> dict[str, Any]:
+    """`box` and `parts` and `boundary` of an exact slice, or `box` and `runs` of a raster, in the slice's coordinates.
+
+    A part has its corners, its label, and the slope of the network on its cell, the largest singular value of J in the
+    plane. A run is a part of a row of pixels of one label: (left, right, bottom, top, label). Of a network of one
+    output, the label −1 is 0 here. Ties between cells appear once.
+
+    Args:
+        piece: the slice.
+        cells: whether every cell is a part of its own, or the parts are whole decision regions, without slopes. Of
+            those an earlier one may lie behind a later one.
+    """
+    if isinstance(piece, Raster):
+        return {"box": list(piece.plane.box), "runs": _runs(piece)}
+    parts, ties = piece.decisions(), piece.boundary()
+    slopes = piece.ellipses().axes[:, 0].tolist()
+    corners, counts = parts.polygons.corners.tolist(), parts.polygons.counts.tolist()
+    ends = ties.ends.flatten(1)
+    flipped = torch.cat((ends[:, 2:], ends[:, :2]), dim=1)
+    backward = (ends[:, 0] > ends[:, 2]) | ((ends[:, 0] == ends[:, 2]) & (ends[:, 1] > ends[:, 3]))
+    ends = torch.where(backward[:, None], flipped, ends)
+    fine = 1e-9 * piece.plane.diagonal
+    once = {tuple(key): row for key, row in zip((ends / fine).round().tolist(), ends.tolist())}
+    polygons = [rows[:count] for rows, count in zip(corners, counts)]
+    labels = _indices(parts.label)
+    whole = None if cells else merged(polygons, labels, fine)
+    shown = [
+        {"corners": rows, "label": label, "slope": slopes[cell]}
+        for rows, label, cell in zip(polygons, labels, parts.cell.tolist())
+    ]
+    if whole is not None:
+        shown = [{"corners": rows, "label": label} for rows, label in whole]
+    return {"box": list(piece.plane.box), "parts": shown, "boundary": list(once.values())}
+
+
+def outlines(piece: Slice, *, size: float, points: int = 48) -> list[list[list[float]]]:
+    """The ellipses of J (sokolic, Fig. 1b) as closed lines, the largest of them with half-axis `size`.
+
+    Only of cells that are wide enough for it: in the others it would hide its neighbours.
+    """
+    found = piece.ellipses()
+    scale = size / max(float(found.axes.max()), 1e-300)
+    angle = torch.linspace(0, 2 * math.pi, points + 1, dtype=torch.float64, device=found.axes.device)
+    circle = torch.stack((angle.cos(), angle.sin()), dim=1)
+    lines = torch.einsum("pk,ck,ckd->cpd", circle, scale * found.axes, found.directions)
+    lines = found.centres[:, None] + lines @ torch.linalg.inv(piece.plane.frame).T
+    kept = piece.cells.areas() > (0.8 * scale * found.axes[:, 0]) ** 2
+    rows: list[list[list[float]]] = lines[kept].tolist()
+    return rows
+
+
+def _runs(raster: Raster) -> list[list[float]]:
+    labels = raster.labels()
+    rows, columns = labels.shape
+    left, right, bottom, top = raster.plane.box
+    wide, high = (right - left) / columns, (top - bottom) / rows
+    found: list[list[float]] = []
+    for row, line in enumerate(labels):
+        start = 0
+        values = _indices(line)
+        for column in range(1, columns + 1):
+            if column == columns or values[column] != values[start]:
+                ends = [left + start * wide, left + column * wide, bottom + row * high, bottom + (row + 1) * high]
+                found.append([*ends, values[start]])
+                start = column
+    return found
+
+
+def _indices(labels: Tensor) -> list[int]:
+    """Class indices; ±1 become 1 and 0."""
+    values = (labels > 0).long() if labels.is_floating_point() else labels
+    rows: list[int] = values.tolist()
+    return rows
