@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +45,48 @@ def test_ray_gives_the_rows_of_one_by_one() -> None:
     agree(rows(engines.engine("ray")), rows(engines.engine("one-by-one")))
 
 
+class FakeRay:
+    """As much of Ray as the engine uses, in this process."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, Any] | None = None
+        self.asked: dict[str, Any] = {}
+        self.cancelled = 0
+
+    def is_initialized(self) -> bool:
+        return self.started is not None
+
+    def init(self, **settings: Any) -> None:
+        self.started = settings
+
+    def remote(self, **asked: Any) -> Any:
+        self.asked = asked
+        return lambda function: SimpleNamespace(remote=lambda *arguments: lambda: function(*arguments))
+
+    def wait(self, running: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return running[-num_returns:], running[:-num_returns]  # in another order than they were given
+
+    def get(self, one: Any) -> Any:
+        return one()
+
+    def cancel(self, one: Any, force: bool) -> None:
+        self.cancelled += 1
+
+
+def test_the_engine_asks_ray_for_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FakeRay()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    agree(rows(engines.engine("ray", address="cluster:1")), rows(engines.engine("one-by-one")))
+    assert ray.started is not None
+    assert ray.started["address"] == "cluster:1"
+    assert ray.asked == {"num_cpus": 1, "num_gpus": 0.0}
+    engine = engines.engine("ray", count=4, device="cuda")(TRIALS, Context())
+    next(iter(engine))
+    engine.close()  # type: ignore[attr-defined]
+    assert ray.asked == {"num_cpus": 1, "num_gpus": 0.25}
+    assert ray.cancelled == len(TRIALS) - 1
+
+
 def test_populations_leave_tasks_alone_that_know_none(counting: Counting) -> None:
     trials = [
         Trial(
@@ -61,8 +105,6 @@ def test_populations_leave_tasks_alone_that_know_none(counting: Counting) -> Non
 
 
 def test_a_missing_ray_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'widemargin\[ray\]'"):
         list(engines.engine("ray")(TRIALS, Context()))

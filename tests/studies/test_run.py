@@ -86,7 +86,7 @@ def test_changed_settings_rerun_only_what_changed(counting: Counting, tmp_path: 
 
 def test_another_version_of_the_task_reruns_all(counting: Counting, tmp_path: Path) -> None:
     run(tiny.study(), "budget", folder=tmp_path)
-    counting.VERSION = 2  # type: ignore[misc]
+    counting.VERSION = 2
     run(tiny.study(), "budget", folder=tmp_path)
     assert len(counting.ran) == 2 * (SEARCH + FINAL)
 

@@ -138,7 +138,11 @@ def run(
         out().print(_estimates([running.plan_of(study, scale.value, seeds) for study in studies], runs))
         return
     chosen = str(device_of(device))
-    context = Context(device=chosen, root=data_root or SESSION.get().data_root, weights=runs / "weights")
+    root = data_root or SESSION.get().data_root
+    # Whole paths: processes on another machine have another current folder.
+    context = Context(
+        device=chosen, root=None if root is None else root.resolve(), weights=(runs / "weights").resolve()
+    )
     way = engines.engine(name.value, count=workers, address=address, device=chosen)
     start = time.monotonic()
     for study in studies:

@@ -12,6 +12,7 @@ from widemargin import data
 from widemargin.studies import samples
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context
+from widemargin.training import population
 
 # Shapes are checked in the tests of the losses and networks; here that would take most of the time.
 pytestmark = pytest.mark.usefixtures("untyped")
@@ -106,7 +107,7 @@ def test_trained_networks_are_used_again(tmp_path: Path, monkeypatch: pytest.Mon
     context = Context(weights=tmp_path)
     row = classify.run(tiny.trial(measure=asked), context)
     assert len(list(tmp_path.glob("*.safetensors"))) == 2
-    monkeypatch.setattr(classify.population, "fit", None)
+    monkeypatch.setattr(population, "fit", None)
     assert classify.run(tiny.trial(measure=asked), context) == row
     assert classify.run(tiny.trial(), context)["accuracy"] == row["accuracy"]  # what is measured changes no network
 

@@ -1,0 +1,97 @@
+"""`widemargin study`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Run
+from studies import tiny
+from studies.tiny import Counting
+from widemargin.studies import catalog, tasks
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """E3 is a small study whose task remembers what it ran."""
+    task, find = Counting(), tasks.find
+    monkeypatch.setattr(tasks, "find", lambda name: task if name == "counting" else find(name))
+    monkeypatch.setattr(catalog, "study", lambda id: tiny.study())
+    monkeypatch.setattr(catalog, "declared", lambda: [tiny.study()])
+    return task
+
+
+def test_the_list_has_every_result_of_the_papers(run: Run) -> None:
+    answer = run("study", "list")
+    assert answer.code == 0, answer.err
+    for name in catalog.IDS:
+        assert any(line.startswith(f" {name} ") for line in answer.out.splitlines())
+    assert "Flipped training labels" in answer.out
+    assert max(map(len, answer.out.splitlines())) <= 80
+
+
+def test_one_is_shown(run: Run) -> None:
+    answer = run("study", "show", "E3")
+    assert answer.code == 0, answer.err
+    for said in ("elsayed, Fig. 2 and 12", "96.4 points", "order", "margin l_2", "budget", "Not as the paper:"):
+        assert said in answer.out
+    assert max(map(len, answer.out.splitlines()[3:40])) <= 80
+
+
+def test_a_run_prints_claims_and_writes_the_result(run: Run, counting: Counting) -> None:
+    before = run("study", "run", "E3", "--scale", "budget", "--dry-run")
+    assert (before.code, counting.ran) == (0, [])
+    assert "declared" in before.out
+    answer = run("study", "run", "E3", "--scale", "budget", "--device", "cpu")
+    assert answer.code == 0, answer.err
+    assert "direction holds" in answer.out
+    assert "300" in answer.out
+    result = json.loads(Path("results/E3.json").read_text())
+    assert result["claims"][0]["verdict"] == "direction holds"
+    assert result["origins"][0]["hardware"]["device"] == "cpu"
+    done = len(counting.ran)
+    assert run("study", "run", "E3", "--scale", "budget", "--device", "cpu").code == 0
+    assert len(counting.ran) == done
+    after = run("study", "run", "E3", "--scale", "budget", "--dry-run")
+    assert "declared" not in after.out
+
+
+def test_a_larger_scale_is_not_replaced_by_a_smaller_one(run: Run, counting: Counting) -> None:
+    assert run("study", "run", "E3", "--scale", "budget", "--device", "cpu").code == 0
+    answer = run("study", "run", "E3", "--scale", "quick", "--device", "cpu", "--runs", "elsewhere")
+    assert "holds a complete result of a larger scale" in answer.err
+    assert json.loads(Path("results/E3.json").read_text())["scale"] == "budget"
+    assert run("study", "run", "E3", "--scale", "paper", "--device", "cpu", "--minutes", "0", "--runs", "new").code == 0
+    assert json.loads(Path("results/E3.json").read_text())["scale"] == "budget"  # nothing of paper scale is there
+
+
+def test_verdicts_count(run: Run, counting: Counting) -> None:
+    assert "1 not run" in run("study", "verdicts").out
+    run("study", "run", "all", "--scale", "budget", "--device", "cpu", "--seeds", "2")
+    answer = run("study", "verdicts")
+    assert "1 direction holds" in answer.out
+    assert {trial.seed for trial in counting.ran if trial.stage == "final"} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "G3"), "ID: id is 'G3', which is no study"),
+        (("show", "E33"), "did you mean E3"),
+        (("run", "E3", "--device", "abacus"), "--device is 'abacus'"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_one_sentence(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    answer = run("study", *arguments)
+    assert (answer.code, answer.exception) == (2, None)
+    assert said in answer.err
+
+
+def test_a_file_that_is_no_result_is_told(run: Run) -> None:
+    Path("results").mkdir()
+    Path("results/E3.json").write_text("{}")
+    answer = run("study", "verdicts")
+    assert answer.code == 2
+    assert "E3.json is no result of a study" in answer.err
