@@ -22,8 +22,8 @@ SOURCE = ROOT / "src" / "widemargin"
 LADDER: tuple[tuple[str, ...], ...] = (
     ("types", "norms", "places", "frozen_batchnorm", "modes", "files", "progress", "provenance"),
     ("margins",),
-    ("losses", "regularizers", "optim", "bounds", "geometry", "gp", "attacks"),
-    ("bracket",),
+    ("losses", "regularizers", "optim", "bounds", "geometry", "gp", "attacks", "certify"),
+    ("bracketing",),
     ("training",),
     ("control",),
     ("studies",),

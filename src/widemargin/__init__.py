@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from widemargin import (
         attacks,
         bounds,
+        certify,
         control,
         data,
         geometry,
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
         regularizers,
         training,
     )
+    from widemargin.bracketing import bracket
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
 
 _ROOMS = (
     "attacks",
     "bounds",
+    "certify",
     "control",
     "data",
     "geometry",
@@ -47,12 +50,19 @@ _ROOMS = (
     "regularizers",
     "training",
 )
-_NAMES = {"fit": "widemargin.training.fit", "measure": "widemargin.margins.measurement"}
+# No module of the package may have one of these names: importing it would put the module in the function's place.
+_NAMES = {
+    "bracket": "widemargin.bracketing",
+    "fit": "widemargin.training.fit",
+    "measure": "widemargin.margins.measurement",
+}
 
 __all__ = [
     "__version__",
     "attacks",
     "bounds",
+    "bracket",
+    "certify",
     "control",
     "data",
     "fit",

@@ -1,0 +1,107 @@
+"""Linear bounds of a network's outputs by its inputs, from the output back to the input (CROWN, Zhang et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widemargin import norms
+from widemargin.certify.boxes import ROUNDING, Box
+from widemargin.certify.layers import Layers, Map
+from widemargin.geometry.steps import MaxPool, Slopes
+
+SLACK = 1e-10
+"""Part of |A||x| + |c| + radius·‖A‖_q that a linear bound gives away for the rounding of its backward pass, which is
+not rounded outward step by step: float64 is a million times finer."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plane:
+    """value(x′) ≥ at_x − slope·‖x′ − x‖_p for every x′ in the ball that it was made for, `[batch, rows]` each.
+
+    `at_x` is the linear bound A·x + c at the centre, `slope` is ‖A‖_q, `size` what the rounding is measured against.
+    """
+
+    at_x: Tensor
+    slope: Tensor
+    size: Tensor
+
+    def least(self, radius: Tensor) -> Tensor:
+        """The bound over the ball of `radius` (per sample)."""
+        spread = radius[:, None] * self.slope
+        return self.at_x - spread - SLACK * (self.size + spread)
+
+    def reach(self, radius: Tensor) -> Tensor:
+        """Up to which radius, at most `radius`, the bound is positive; 0 where it is nowhere."""
+        room = (self.at_x - SLACK * self.size).clamp(min=0)
+        slope = self.slope * (1 + SLACK)
+        most = radius[:, None].expand_as(room)
+        return torch.where(room > slope * most, most, room / slope.clamp(min=torch.finfo(room.dtype).tiny))
+
+
+def plane(layers: Layers, boxes: Sequence[Box], rows: Tensor, x: Tensor, p: float) -> Plane:
+    """A linear lower bound by x of rows·h, h being the output of step number len(boxes) − 1.
+
+    Going back through a kink, a positive coefficient takes the kink's lower linear bound on its box and a negative one
+    its upper bound. Boxes of a ball hold in every smaller one, and so does the plane.
+
+    Args:
+        layers: the network.
+        boxes: what enters the first len(boxes) steps.
+        rows: coefficients `[batch, rows, *shape]` of h.
+        x: centres of the balls.
+        p: their norm.
+    """
+    batch, many = rows.shape[:2]
+    constant, size = rows.new_zeros(batch, many), rows.new_zeros(batch, many)
+    for step, box in zip(reversed(layers.steps[: len(boxes)]), reversed(boxes)):
+        if isinstance(step, Map):
+            if step.bias is not None:
+                shares = (rows * step.bias).flatten(2)
+                constant, size = constant + shares.sum(dim=2), size + shares.abs().sum(dim=2)
+            rows = step.adjoint(rows.flatten(0, 1)).unflatten(0, (batch, many))
+            continue
+        rows, shares = _pool(step, box, rows) if isinstance(step, MaxPool) else _slopes(step, box, rows)
+        constant, size = constant + shares.sum(dim=2), size + shares.abs().sum(dim=2)
+    flat, centre = rows.flatten(2), x.flatten(1)[:, None]
+    slope = norms.lp(flat.flatten(0, 1), norms.dual(p)).view(batch, many)
+    return Plane(at_x=(flat * centre).sum(dim=2) + constant, slope=slope, size=size + (flat * centre).abs().sum(dim=2))
+
+
+def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Chord on the one side, a line through the kink on the other: the steeper one where more of the box lies there."""
+    low, high = box.lower, box.upper
+    across = (low < 0) & (high > 0)
+    width = torch.where(across, high - low, torch.ones_like(high))
+    chord = (step.positive * high - step.negative * low) / width
+    # Chord and kink meet at both ends; a little of the height is given away for the rounding of the chord.
+    height = (step.positive - chord) * high
+    convex = step.positive >= step.negative
+    height = height + ROUNDING * (abs(step.positive) + abs(step.negative)) * (high - low) * (1 if convex else -1)
+    right, left = high.new_tensor(step.positive), high.new_tensor(step.negative)  # of two floats where makes a float32
+    side, straight = torch.where(high > -low, right, left), torch.where(low >= 0, right, left)
+    chord, side = torch.where(across, chord, straight), torch.where(across, side, straight)
+    height = torch.where(across, height, torch.zeros_like(height))
+    above, below = rows.clamp(min=0), rows.clamp(max=0)
+    if not convex:
+        above, below = below, above
+    return above * side[:, None] + below * chord[:, None], (below * height[:, None]).flatten(2)
+
+
+def _pool(step: MaxPool, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """max_j h_j ≥ h_k, k the entry of largest lower bound; ≤ h_k where no other can pass it, else ≤ max_j upper_j."""
+    units = torch.arange(len(step.windows), device=rows.device)
+    lows, highs = step._entries(box.lower.flatten(1)), step._entries(box.upper.flatten(1))
+    best = lows.argmax(dim=2)
+    rival = highs.scatter(2, best[:, :, None], -torch.inf).amax(dim=2)
+    settled = lows.amax(dim=2) >= rival
+    top = torch.where(settled, torch.zeros_like(rival), highs.amax(dim=2))[:, None]
+    flat = rows.flatten(2)
+    kept = torch.where((flat > 0) | settled[:, None], flat, torch.zeros_like(flat))
+    index = step.windows[units, best][:, None].expand_as(flat)
+    before = torch.zeros(*flat.shape[:2], box.lower[0].numel(), dtype=flat.dtype, device=flat.device)
+    before.scatter_add_(2, index, kept)
+    return before.view(*flat.shape[:2], *box.lower.shape[1:]), flat.clamp(max=0) * top

@@ -1,0 +1,202 @@
+"""Certified margins of scores in a ball, and the radius up to which they stay positive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import norms
+from widemargin.bounds.kinds import Certificate
+from widemargin.certify.backward import Plane, plane
+from widemargin.certify.boxes import Ball, Box, Tube, ball, box_of, through
+from widemargin.certify.layers import Layers, Map, layers_of
+from widemargin.geometry.network import check_inputs
+from widemargin.geometry.steps import Slopes
+from widemargin.types import Labels, PerClass, PerExample, check_scores_and_labels
+
+Method: TypeAlias = Literal["crown", "crown-ibp", "ibp"]
+
+FULL_UNITS = 512
+"""Up to so many units before an activation, `method="crown"` bounds each of them by a backward pass of its own."""
+_NUMBERS = 2**24
+"""How many float64 numbers a stack of rows may have: 128 MiB."""
+
+
+def margin_bound(
+    model: nn.Module, x: Tensor, y: Labels, radius: float, *, p: float = 2.0, method: Method = "crown"
+) -> PerClass:
+    """A lower bound of f_y(x′) − f_i(x′) over ‖x′ − x‖_p ≤ radius, for every other class i (a column each, in order).
+
+    `"ibp"` carries intervals forward (Gowal et al. 2018). `"crown-ibp"` carries one linear bound back from the scores,
+    with those intervals inside (Zhang et al. 2020), each also within reach·‖W_i‖_2 of its value at x, where the layer
+    below moves by at most reach = radius·Π‖W‖_2 (as Lee et al. 2020 do). `"crown"` also bounds the units before each
+    activation of at most `FULL_UNITS` of them by backward passes of their own (Zhang et al. 2018). Of a linear bound
+    and the interval the better one is given. Computed in float64, of the real-valued function that the weights define:
+    the rounding of a forward pass in float32 is not in it.
+
+    Args:
+        model: a chain of layers as `geometry` reads them; it is taken in evaluation mode.
+        x: inputs.
+        y: class indices, or ±1 for a network of one output, which has one column: y·f.
+        radius: ≥ 0.
+        p: norm of the ball, in [1, ∞].
+        method: see above.
+    """
+    if isinstance(radius, bool) or not math.isfinite(radius) or radius < 0:
+        raise ValueError(f"radius is {radius!r}, expected a finite number >= 0")
+    layers, x, rows = _prepared(model, x, y, p, method)
+    found = []
+    for part, specs in _chunks(layers, x, rows, method):
+        radii = part.new_full((len(part),), radius)
+        bound, interval = _bounds(layers, part, specs, radii, p, method)
+        found.append(interval if bound is None else torch.maximum(interval, bound.least(radii)))
+    return torch.cat(found).cpu()
+
+
+def radius(
+    model: nn.Module,
+    x: Tensor,
+    y: Labels,
+    *,
+    p: float = 2.0,
+    method: Method = "crown",
+    steps: int = 12,
+    start: PerExample | None = None,
+) -> Certificate:
+    """The largest found r with `margin_bound` > 0 for every other class and all of ‖x′ − x‖_p ≤ r: γ_in ≥ r.
+
+    By bisection on r, per sample. A linear bound made for a radius that fails still holds in every smaller ball, and
+    the radius up to which it is positive is certified too: so a linear network is exact after one step. 0 for a
+    misclassified sample (sokolic, errata 2).
+
+    Args:
+        model: as in `margin_bound`.
+        x: inputs.
+        y: labels.
+        p: norm of the ball.
+        method: as in `margin_bound`.
+        steps: number of radii tried.
+        start: the first radius tried, per sample and positive: best an upper bound. By default that of the linearised
+            network, four times as far.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps is {steps!r}, expected an integer of at least 1")
+    if start is not None and (len(start) != len(x) or not bool(((start >= 0) & start.isfinite()).all())):
+        raise ValueError("start has an entry that is no finite number >= 0 per sample, expected one for each of x")
+    layers, x, rows = _prepared(model, x, y, p, method)
+    found, done = [], 0
+    for part, specs in _chunks(layers, x, rows, method):
+        first = None if start is None else start[done : done + len(part)].to(part)
+        found.append(_search(layers, part, specs, first, p, method, steps))
+        done += len(part)
+    return Certificate(what=f"{method} in l_{p:g}", values=torch.cat(found).cpu())
+
+
+def _search(
+    layers: Layers, x: Tensor, rows: Tensor, start: Tensor | None, p: float, method: Method, steps: int
+) -> Tensor:
+    nothing = x.new_zeros(len(x))
+    at_x, _ = _bounds(layers, x, rows, nothing, p, "crown-ibp")
+    assert at_x is not None
+    right = at_x.least(nothing).amin(dim=1) > 0
+    if start is None:
+        # In a ball of radius 0 every kink has a side, and the bound is the network's own linearisation.
+        start = 4 * (at_x.at_x / at_x.slope.clamp(min=1e-30)).amin(dim=1).clamp(0, 1e9)
+    good, bad, at = nothing, torch.full_like(nothing, torch.inf), torch.where(right, start, nothing)
+    for _ in range(steps):
+        bound, interval = _bounds(layers, x, rows, at, p, method)
+        reach = torch.where(interval > 0, at[:, None], nothing[:, None])
+        if bound is not None:
+            reach = torch.maximum(reach, bound.reach(at))
+        reach = reach.amin(dim=1)
+        good = torch.maximum(good, reach)
+        bad = torch.where(reach < at, torch.minimum(bad, at), bad)
+        # Up while nothing fails, down by quarters while nothing holds, and then by the geometric mean.
+        between = torch.where(good > 0, (good * bad.clamp(max=1e300)).sqrt(), bad / 4)
+        at = torch.where(right, torch.where(bad.isinf(), 2 * at, between), nothing)
+        at = torch.where(bad <= good, good, at)
+    return torch.where(right, good, nothing)
+
+
+def _bounds(
+    layers: Layers, x: Tensor, rows: Tensor, radius: Tensor, p: float, method: Method
+) -> tuple[Plane | None, Tensor]:
+    """The plane under every row of the scores (None for "ibp"), and what the box of the scores says of it."""
+    region: Ball | Box = ball(x, radius, p)
+    boxes: list[Box] = []
+    tube = None if method == "ibp" else Tube.of(x, radius, p)
+    for number, (step, shape) in enumerate(zip(layers.steps, layers.shapes)):
+        box = box_of(region)
+        if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and _is_loose(layers, boxes):
+            region = box = _tightened(layers, boxes, box, x, radius, p)
+        boxes.append(box)
+        region = through(step, region)
+        if tube is not None:
+            if isinstance(region, Box) and isinstance(step, Map) and step.row_norms is not None:
+                region = region.meet(tube.box(step))
+            tube = tube.through(step, layers.lipschitz[number])
+    scores = box_of(region)
+    low, high = scores.lower.flatten(1)[:, None], scores.upper.flatten(1)[:, None]
+    interval = (rows.clamp(min=0) * low + rows.clamp(max=0) * high).sum(dim=2)
+    interval = interval - 1e-14 * torch.maximum(low.abs(), high.abs()).sum(dim=2)
+    if method == "ibp":
+        return None, interval
+    return plane(layers, boxes, rows.unflatten(2, layers.output), x, p), interval
+
+
+def _is_loose(layers: Layers, boxes: list[Box]) -> bool:
+    """Whether more than one layer is behind these boxes: the intervals of the first are exact."""
+    before = layers.steps[: len(boxes)]
+    return sum(not (isinstance(step, Map) and step.moves) for step in before) > 1
+
+
+def _tightened(layers: Layers, boxes: list[Box], box: Box, x: Tensor, radius: Tensor, p: float) -> Box:
+    """`box`, with the units that may lie on both sides of their kink bounded by planes of their own."""
+    low, high = box.lower.flatten(1), box.upper.flatten(1)
+    is_open = (low < 0) & (high > 0)
+    units = is_open.any(dim=0).nonzero()[:, 0]
+    if not len(units):
+        return box
+    shape = box.lower.shape[1:]
+    chosen = torch.eye(shape.numel(), dtype=x.dtype, device=x.device)[units]
+    found = []
+    for some in torch.cat((chosen, -chosen)).split(max(1, _NUMBERS // (len(x) * layers.widest))):
+        rows = some.view(1, len(some), *shape).expand(len(x), *[-1] * (len(shape) + 1))
+        found.append(plane(layers, boxes, rows, x, p).least(radius))
+    below, above = torch.cat(found, dim=1).chunk(2, dim=1)
+    # Only where the sample's own unit is open: what is certified of a sample must not depend on its batch.
+    below = torch.where(is_open[:, units], torch.maximum(low[:, units], below), low[:, units])
+    above = torch.where(is_open[:, units], torch.minimum(high[:, units], -above), high[:, units])
+    return Box(
+        lower=low.index_copy(1, units, below).view_as(box.lower),
+        upper=high.index_copy(1, units, above).view_as(box.upper),
+    )
+
+
+def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> tuple[Layers, Tensor, Tensor]:
+    """The network, the inputs in float64, and f_y − f_i as rows `[batch, others, outputs]`."""
+    norms.check_p(p)
+    if method not in ("crown", "crown-ibp", "ibp"):
+        raise ValueError(f"method is {method!r}, expected 'crown', 'crown-ibp' or 'ibp'")
+    check_inputs("x", x)
+    layers = layers_of(model, x)
+    outputs = layers.output.numel()
+    x = x.detach().to(layers.device, torch.float64)
+    y = y.to(layers.device)
+    check_scores_and_labels(x.new_zeros(len(x), outputs), y)
+    if outputs == 1:
+        return layers, x, y.to(x.dtype).view(-1, 1, 1)
+    identity = torch.eye(outputs, dtype=x.dtype, device=x.device)
+    others = torch.stack([torch.cat((identity[:i], identity[i + 1 :])) for i in range(outputs)])
+    return layers, x, (identity[:, None] - others)[y.long()]
+
+
+def _chunks(layers: Layers, x: Tensor, rows: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Samples and rows, as many at a time as the memory is meant for."""
+    inner = [2 * shape.numel() for step, shape in zip(layers.steps, layers.shapes) if isinstance(step, Slopes)]
+    most = max([rows.shape[1], *(n for n in inner if method == "crown" and n <= 2 * FULL_UNITS)])
+    yield from zip(*(whole.split(max(1, _NUMBERS // (most * layers.widest))) for whole in (x, rows)))
