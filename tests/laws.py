@@ -8,6 +8,7 @@ the batch, the same draws), `exact` the form whose gradient is that of the funct
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -58,6 +59,30 @@ def _with_classes(value: Any, model: nn.Module, x: Tensor, y: Tensor, index: Ten
     return out
 
 
+WIDTHS = {"input": 6, "tanh1": 8, "output": CLASSES}
+
+
+def directions(value: losses.MarginLoss, index: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The directions of `probes`, those of a sample by its index alone."""
+    assert value.probes is not None
+    return {
+        name: torch.stack(
+            [
+                torch.randn(value.probes, WIDTHS[name], generator=torch.Generator().manual_seed(i), dtype=torch.float64)
+                for i in index.tolist()
+            ],
+            dim=1,
+        ).to(dtype)
+        for name in value.at
+    }
+
+
+def _with_directions(value: Any, model: nn.Module, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+    out = value(model, x, y, directions=directions(value, index, x.dtype))
+    assert isinstance(out, Tensor)
+    return out
+
+
 Call = Callable[[Any, nn.Module, Tensor, Tensor, Tensor], Tensor]
 Hold = Callable[[Any, nn.Module, Tensor, Tensor], Callable[[], Tensor]]
 
@@ -91,7 +116,12 @@ def _hold_margin(value: losses.MarginLoss, model: nn.Module, x: Tensor, y: Tenso
     with places.watch(model, value.at) as at:
         scores = model(x)
     lines = margins.linearize(scores, y, at=at, p=value.p, classes=value.classes, read_as=value.scores)
-    held, slopes = lines.difference.detach(), lines.slopes
+    return _held(value, model, x, y, lines.difference.detach(), lines.slopes)
+
+
+def _held(
+    value: losses.MarginLoss, model: nn.Module, x: Tensor, y: Tensor, held: Tensor, slopes: dict[str, Tensor]
+) -> Callable[[], Tensor]:
     chosen = held.shape[1]
     penalties = [slow_penalty(value.penalty, place) for place in range(len(value.at))]
     steepness = [value.penalty.slope(place) for place in range(len(value.at))]
@@ -112,6 +142,49 @@ def _hold_margin(value: losses.MarginLoss, model: nn.Module, x: Tensor, y: Tenso
     return function
 
 
+def _hold_probed(value: losses.MarginLoss, model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    """The loss with its estimated denominators, or those of its chosen classes, as they are now: class by class."""
+    drawn = directions(value, torch.arange(len(x)), x.dtype)
+    with places.watch(model, value.at) as at:
+        scores = model(x)
+    difference = margins.differences(scores, y, classes=value.classes)
+    held, others = difference.detach(), range(difference.shape[1])
+    gradients = [at.gradients(difference[:, i]) for i in others]
+    slopes = {
+        name: torch.stack([(g[name] * drawn[name]).sum(dim=2).square().mean(dim=0).sqrt() for g in gradients], dim=1)
+        for name in value.at
+    }
+    if value.aggregate == "sum":
+        m = next(iter(drawn.values())).shape[0]
+        factor = math.sqrt(2 / m) * math.gamma(m / 2) / math.gamma((m - 1) / 2)
+        return _held(value, model, x, y, held, {name: slope / factor for name, slope in slopes.items()})
+    exact = {name: torch.stack([g[name].norm(dim=1) for g in gradients], dim=1) for name in value.at}
+    columns = {}
+    for place, name in enumerate(value.at):
+        penalty = slow_penalty(value.penalty, place)
+        costs = [[float(penalty(held[k, i] / slopes[name][k, i])) for i in others] for k in range(len(x))]
+        columns[name] = torch.tensor([[row.index(max(row))] for row in costs])
+
+    def function() -> Tensor:
+        d = margins.differences(model(x), y, classes=value.classes)
+        s, s_bar = (t[:, 0].square().mean().sqrt() for t in (d, held))
+        total = d.new_zeros(len(d))
+        for place, (name, column) in enumerate(columns.items()):
+            picked, slope = d.gather(1, column)[:, 0], exact[name].gather(1, column)[:, 0]
+            unit = 1.0
+            if value.stabilize:
+                floored = slope.clamp_min(0.1 * float(slope.median()))
+                picked, unit = picked * (s_bar / s), float(1 / (1 / floored).mean()) / (math.sqrt(2) * len(value.at))
+                slope, unit = floored, unit / max(1.0, float(s_bar))
+            penalty = slow_penalty(value.penalty, place)
+            total = total + unit * torch.stack(
+                [penalty(m) for m in picked / (slope + (0 if value.stabilize else 1e-6))]
+            )
+        return total
+
+    return function
+
+
 def _hold_examples(value: attacks.Adversarial, model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
     examples = value.examples(model, x, y)
     return lambda: value.loss(model, examples, y)
@@ -127,6 +200,16 @@ def _margin(name: str, **settings: Any) -> Row:
     )
 
 
+def _probed(name: str, **settings: Any) -> Row:
+    return Row(
+        name=name,
+        value=losses.MarginLoss(classes="all", **settings),
+        singles=losses.MarginLoss(classes="all", **settings, stabilize=None),
+        call=_with_directions,
+        hold=_hold_probed,
+    )
+
+
 _PGD = attacks.Adversarial(epsilon=0.1, step=0.05, steps=3, random_start=False)
 
 MARGINS = [
@@ -137,11 +220,20 @@ MARGINS = [
     _margin("hinge, softmax", penalty=losses.Hinge(gamma=0.5), scores="softmax"),
     _margin("hinge, cross-entropy", penalty=losses.Hinge(gamma=0.5), cross_entropy=0.3),
     _margin("band", penalty=losses.Band(r=0.6, theta=0.3, mu=0.1)),
+    _probed("hinge, all classes estimated, sum", penalty=losses.Hinge(gamma=0.9), aggregate="sum", probes=3, at=PLACES),
+    _probed("hinge, class chosen by a probe", penalty=losses.Hinge(gamma=0.7), probes=1, at=PLACES),
     _margin("band, p 3", penalty=losses.Band(r=0.2, theta=0.1, mu=0.5), p=3.0, at=("tanh1",)),
 ]
 
 PRINTED = [
-    Row(name=f"{row.name}, printed", value=row.singles, singles=row.singles, exact=row.exact, hold=_hold_margin)
+    Row(
+        name=f"{row.name}, printed",
+        value=row.singles,
+        singles=row.singles,
+        exact=row.exact,
+        call=row.call,
+        hold=row.hold,
+    )
     for row in MARGINS
 ]
 

@@ -58,6 +58,7 @@ class At(_Places):
         self._zeros: dict[str, Tensor | None] = dict.fromkeys(names)
         self._route = Route()
         self._is_compiled = False
+        self._mixes: str | None = None
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._zeros:
@@ -99,11 +100,8 @@ class At(_Places):
         The graph is kept, so that more gradients can be taken and the loss can still go backward.
         """
         zeros = [self[name] for name in self]
-        if second_order and self._is_compiled:
-            raise RuntimeError(
-                "second_order=True needs a gradient of a gradient, which torch.compile does not give: "
-                "pass the network as it was before torch.compile"
-            )
+        if second_order:
+            self._check_second_order()
         if not outputs.requires_grad:  # a constant network
             return {name: torch.zeros_like(zero) for name, zero in zip(self, zeros)}
         with self._route.frozen():
@@ -129,6 +127,37 @@ class At(_Places):
                 found = {name: g[None] for name, g in self.gradients(part, second_order=second_order).items()}
             yield found
             start += part.shape[1]
+
+    def along(self, outputs: Tensor, directions: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """∇h·u of every column of `outputs` `[batch, k]` along directions u `[some, batch, ...]`: `[some, batch, k]`.
+
+        At every place h, for all columns at once: what a forward-mode pass gives, however many columns there are. It is
+        taken by two backward passes, as the derivative of Jᵀv·u in v, so that the forward pass need not know of it.
+        """
+        if self._mixes is not None:
+            raise ValueError(
+                f"statistics is 'coupled', but {self._mixes!r} mixes the samples of a batch, so that the derivative "
+                "along a direction is not a sample's own: choose statistics='frozen' or evaluation mode"
+            )
+        self._check_second_order()
+        empty = {name: outputs.new_zeros(len(directions[name]), *outputs.shape) for name in self}
+        if not outputs.requires_grad:
+            return empty
+        v = torch.zeros_like(outputs, requires_grad=True)
+        zeros = [self[name] for name in self]
+        with self._route.frozen():
+            pulled = torch.autograd.grad(outputs, zeros, v, create_graph=True, allow_unused=True)
+        return {
+            name: empty[name] if g is None else _pushed(g, v, directions[name].reshape(-1, *g.shape).to(g.dtype))
+            for name, g in zip(self, pulled)
+        }
+
+    def _check_second_order(self) -> None:
+        if self._is_compiled:
+            raise RuntimeError(
+                "second_order=True needs a gradient of a gradient, which torch.compile does not give: "
+                "pass the network as it was before torch.compile"
+            )
 
     def _at_once(self, outputs: Tensor) -> int:
         """How many columns go back together: as many as keep the gradient at the largest activation small."""
@@ -201,6 +230,7 @@ def watch(
     if statistics not in (None, "coupled", "frozen"):
         raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")
     at = At(names)
+    at._mixes = mixing[0] if mixing and statistics == "coupled" else None
     with ExitStack() as stack:
         compiles_its_own_hooks = getattr(model, "_compiled_call_impl", None) is not None  # model.compile()
         hidden = set(names) & {name for name, _ in unwrap(model).named_modules()} - {INPUT}
@@ -287,6 +317,24 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
         assert isinstance(inner, nn.Module)
         model = inner
+
+
+def _pushed(pulled: Tensor, v: Tensor, directions: Tensor) -> Tensor:
+    """∂(pulled·u)/∂v for every direction u, `[some, *v.shape]`."""
+    if not pulled.requires_grad:
+        return v.new_zeros(len(directions), *v.shape)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*performance drop")
+            (found,) = torch.autograd.grad(
+                pulled, v, directions, retain_graph=True, is_grads_batched=True, materialize_grads=True
+            )
+    except (RuntimeError, UserWarning):  # no rule for a batch of them
+        one_by_one = [
+            torch.autograd.grad(pulled, v, u, retain_graph=True, materialize_grads=True)[0] for u in directions
+        ]
+        return torch.stack(one_by_one)
+    return found
 
 
 def _attach(model: nn.Module, name: str, at: At) -> RemovableHandle:

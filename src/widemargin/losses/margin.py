@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,8 +13,9 @@ from torch.nn import functional as F
 from widemargin import norms, places
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
-from widemargin.margins.distance import Linearization, linearize
-from widemargin.margins.output import Classes, Reading
+from widemargin.margins import probes
+from widemargin.margins.distance import Linearization, choose, linearize
+from widemargin.margins.output import Classes, Reading, differences
 from widemargin.places import At, BatchStatistics
 from widemargin.types import Labels, PerExample, Scores, is_binary
 
@@ -31,6 +33,12 @@ class MarginLoss:
         at: the places whose margins count; their penalties are added.
         p: the norm of the distance, in [1, ∞].
         classes: against how many of the strongest other classes, or `"all"`; each costs a backward pass.
+        probes: None: all those classes exactly. A number m (for p = 2): by m random directions, at a price that does
+            not grow with the number of classes, see `margins.estimate`. With `aggregate="sum"`, m ≥ 2, the margins
+            are its unbiased estimates (their penalties are not unbiased, and the scale-free form's floor cuts the
+            smallest slopes). With `aggregate="max"`, m ≥ 1, they choose the class of every sample and place, whose
+            slope is then taken exactly: a biased choice, as a class whose slope was overestimated is passed over.
+            Directions are drawn anew in each call from torch's generator of the device.
         aggregate: A_i, the largest penalty over those classes or their sum.
         scores: f_i as logits or softmax probabilities (elsayed errata 1 and 2: γ of 200 to 20000 belongs to softmax).
         cross_entropy: weight λ of an added cross-entropy term (elsayed errata 7).
@@ -46,6 +54,7 @@ class MarginLoss:
     at: tuple[str, ...] = ("input",)
     p: float = 2.0
     classes: Classes = 1
+    probes: int | None = None
     aggregate: Literal["max", "sum"] = "max"
     scores: Reading = "logits"
     cross_entropy: float = 0.0
@@ -69,6 +78,8 @@ class MarginLoss:
             raise ValueError(f"statistics is {self.statistics!r}, expected 'coupled' or 'frozen'")
         if self.stabilize not in ("scale-free", None):
             raise ValueError(f"stabilize is {self.stabilize!r}, expected 'scale-free' or None")
+        if self.probes is not None:
+            self._check_probes(self.probes)
         if not self.cross_entropy >= 0:
             raise ValueError(f"cross_entropy is {self.cross_entropy}, expected a weight >= 0")
         if self.clip is not None and not self.clip > 0:
@@ -76,20 +87,28 @@ class MarginLoss:
         if not self.epsilon >= 0:
             raise ValueError(f"epsilon is {self.epsilon}, expected a number >= 0")
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
-        """The loss of every sample of a batch, by one forward pass of `model` and a backward pass per class."""
+    def __call__(
+        self, model: nn.Module, x: Tensor, y: Labels, *, directions: Mapping[str, Tensor] | None = None
+    ) -> PerExample:
+        """The loss of every sample of a batch, by one forward pass of `model` and a backward pass per class.
+
+        `directions` are those of `probes`, `[probes, batch, ...]` at every place, instead of drawn ones.
+        """
         with places.watch(model, self.at, statistics=self.statistics) as at:
             scores = places.scores_of(model(x))
-        return self.of(scores, y, at=at)
+        return self.of(scores, y, at=at, directions=directions)
 
-    def of(self, scores: Scores, y: Labels, *, at: At) -> PerExample:
+    def of(self, scores: Scores, y: Labels, *, at: At, directions: Mapping[str, Tensor] | None = None) -> PerExample:
         """The loss of every sample, given `scores` from a forward pass inside `places.watch(model, loss.at) as at`."""
         if tuple(at) != self.at:
             raise ValueError(f"at watches {tuple(at)}, but the loss has at={self.at}")
         scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-        lines = linearize(
-            scores, y, at=at, p=self.p, classes=self.classes, read_as=self.scores, second_order=self.second_order
-        )
+        if self.probes is None:
+            lines = linearize(
+                scores, y, at=at, p=self.p, classes=self.classes, read_as=self.scores, second_order=self.second_order
+            )
+        else:
+            lines = self._probed(scores, y, at, probes.draw(at, self.probes) if directions is None else directions)
         loss = self.penalize(lines)
         if self.cross_entropy:
             loss = loss + self.cross_entropy * cross_entropy(scores, y)
@@ -99,10 +118,32 @@ class MarginLoss:
         """The loss without its cross-entropy term, of score differences and their slopes at the places."""
         return self._scale_free(lines) if self.stabilize else self._printed(lines)
 
+    def _probed(self, scores: Tensor, y: Tensor, at: At, directions: Mapping[str, Tensor]) -> Linearization:
+        difference = differences(scores, y, classes=self.classes, read_as=self.scores)
+        slopes = probes.probed(difference, at=at, directions=directions)
+        if self.aggregate == "sum":
+            factor = probes.correction(len(directions[self.at[0]]))
+            return Linearization(difference=difference, slopes={name: s / factor for name, s in slopes.items()})
+        d = difference.detach()
+        chosen = {
+            name: self.penalty(d / slope.clamp_min(torch.finfo(d.dtype).tiny), place).argmax(dim=1, keepdim=True)
+            for place, (name, slope) in enumerate(slopes.items())
+        }
+        return choose(difference, chosen, at=at)
+
+    def _check_probes(self, count: int) -> None:
+        probes.check_probes(count, least=2 if self.aggregate == "sum" else 1)
+        if self.p != 2:
+            raise ValueError(f"probes is {count}, but p is {self.p}: directions estimate the l_2 distance only")
+        if self.second_order:
+            raise ValueError(f"probes is {count}, but second_order is True: estimated denominators are constants")
+        if self.classes == 1:
+            raise ValueError(f"probes is {count}, but classes is 1, whose distance takes one pass: expected 'all'")
+
     def _printed(self, lines: Linearization) -> Tensor:
         parts = [
-            self._aggregate(lines.difference / (self.epsilon + slope), place)
-            for place, slope in enumerate(lines.slopes.values())
+            self._aggregate(lines.of(name, lines.difference) / (self.epsilon + slope), place)
+            for place, (name, slope) in enumerate(lines.slopes.items())
         ]
         return torch.stack(parts).sum(dim=0)
 
@@ -111,10 +152,10 @@ class MarginLoss:
         if self.second_order:
             difference = lines.difference  # with its denominator in the graph, a margin does not move the scale
         parts = []
-        for place, slope in enumerate(lines.slopes.values()):
+        for place, (name, slope) in enumerate(lines.slopes.items()):
             denominator, harmonic = scale_free.floored(slope)
             unit = scale_free.unit(harmonic, scale, len(self.at)) / self.penalty.slope(place)
-            parts.append(unit * self._aggregate(difference / denominator, place))
+            parts.append(unit * self._aggregate(lines.of(name, difference) / denominator, place))
         return torch.stack(parts).sum(dim=0)
 
     def _aggregate(self, margin: Tensor, place: int) -> Tensor:

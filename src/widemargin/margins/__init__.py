@@ -5,6 +5,7 @@ from widemargin.margins.distance import distance, linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.measurement import Measurement, measure
 from widemargin.margins.output import differences, output
+from widemargin.margins.probes import estimate
 
 __all__ = [
     "Distribution",
@@ -12,6 +13,7 @@ __all__ = [
     "by_class",
     "differences",
     "distance",
+    "estimate",
     "linearize",
     "measure",
     "normalized",

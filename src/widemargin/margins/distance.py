@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from widemargin import norms
@@ -62,15 +63,26 @@ def distance(
 
 @dataclass(frozen=True, kw_only=True)
 class Linearization:
-    """The two halves of a distance: `difference` f_y − f_i, and at every place its slope ‖∇(f_y − f_i)‖_q."""
+    """The two halves of a distance: `difference` f_y − f_i, and at every place its slope ‖∇(f_y − f_i)‖_q.
+
+    Where `chosen` names columns of `difference` at a place, the slopes there are of those columns alone.
+    """
 
     difference: PerClass
-    slopes: dict[str, PerClass]
+    slopes: dict[str, Float[Tensor, "batch columns"]]
+    chosen: dict[str, Tensor] | None = None
+
+    def of(self, place: str, difference: Tensor) -> Tensor:
+        """The columns of `difference` that the slopes at `place` are of."""
+        return difference if self.chosen is None else difference.gather(1, self.chosen[place])
 
     def distances(self, aggregate: Aggregate = "min") -> dict[str, PerExample | PerClass]:
         """Their quotient at every place, over the classes as `aggregate` says; NaN where there is no slope."""
         reduce = _AGGREGATES[aggregate]
-        return {name: reduce(self.difference / _nan_without_slope(slope)) for name, slope in self.slopes.items()}
+        return {
+            name: reduce(self.of(name, self.difference) / _nan_without_slope(slope))
+            for name, slope in self.slopes.items()
+        }
 
 
 def linearize(
@@ -94,6 +106,22 @@ def linearize(
             check_rows(name, gradient[0], samples=len(scores))
             columns[name].append(norms.lp(gradient.flatten(0, 1), q).view(-1, len(scores)))
     return Linearization(difference=difference, slopes={name: torch.cat(slopes).T for name, slopes in columns.items()})
+
+
+def choose(difference: PerClass, chosen: dict[str, Tensor], *, at: At, q: float = 2.0) -> Linearization:
+    """Exact slopes of one column of `difference` at every place, `chosen[place]` `[batch, 1]`, by a pass a place."""
+    picked = torch.cat([difference.gather(1, chosen[name]) for name in at], dim=1)
+    passes = [gradients for part in at.columns(picked) for gradients in _each(part)]
+    slopes = {
+        name: slope_at(name, gradients[name], q=q, samples=len(difference))[:, None]
+        for name, gradients in zip(at, passes, strict=True)
+    }
+    return Linearization(difference=difference, slopes=slopes, chosen=chosen)
+
+
+def _each(part: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    for number in range(len(next(iter(part.values())))):
+        yield {name: gradients[number] for name, gradients in part.items()}
 
 
 def slope_at(name: str, gradient: Tensor, *, q: float, samples: int) -> PerExample:

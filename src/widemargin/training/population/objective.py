@@ -71,7 +71,8 @@ class Objective:
                 scores, _ = stack.scores(batch.x, keys=key)
                 f, y = scores.unflatten(0, (len(stack), -1)), batch.y
                 return self._by_group(lambda loss, rows: loss.of(f[rows].flatten(0, 1), y[rows].flatten()))
-            if issubclass(kind, MarginLoss) and len({_lines(loss) for loss in self.losses}) == 1:
+            exact = issubclass(kind, MarginLoss) and all(loss.probes is None for loss in self.losses)
+            if exact and len({_lines(loss) for loss in self.losses}) == 1:
                 return self._margins(stack, batch, key)
         return _one_by_one(stack, batch, self.losses, key, streams)
 
