@@ -26,8 +26,8 @@ from widemargin.losses.margin import MarginLoss
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
 from widemargin.places import At
-from widemargin.training.backward_check import Layout, Layouts, layouts_of
-from widemargin.training.backward_graph import Graph, graph_of
+from widemargin.training.backward_check import Layouts, layouts_of
+from widemargin.training.backward_graph import Graph, Layout, graph_of
 from widemargin.types import Labels, PerExample, is_binary
 
 
@@ -123,16 +123,14 @@ def _split(
         return "no parameter has a gradient"
     if any(name.startswith("CompiledFunction") for name in graph.names):
         return "the network is compiled, and its graph hides the layers"
-    names = {id(parameter): name for name, parameter in places.unwrap(model).named_parameters()}
     for leaf in (leaf for use in graph.uses for leaf in use.leaves):
-        name = names.get(id(leaf), "a tensor")
         if leaf._backward_hooks:
-            return f"{name!r} has a hook, which must see its gradient once"
+            return f"{_name(model, leaf)} has a hook, which must see its gradient once"
         if type(leaf) not in (Tensor, nn.Parameter):
-            return f"{name!r} is a {type(leaf).__name__}"
+            return f"{_name(model, leaf)} is a {type(leaf).__name__}"
     leaf, count = graph.most_used()
     if count > 2:  # each of its uses would be gone through twice
-        return f"{names.get(id(leaf), 'a tensor')!r} is used {count} times"
+        return f"{_name(model, leaf)} is used {count} times"
     if memory is not None and graph.bytes() > memory:
         return f"{graph.bytes() / 1e6:.3g} MB of gradients to keep, more than memory={memory}"
     layouts = layouts_of(model, loss, x, y, graph)
@@ -143,6 +141,11 @@ def _split(
         shapes = [list(shape) for shape in graph.uses[chosen].shapes()]
         return f"gradients of shape {shapes} ({graph.uses[chosen].node.name()}) are not of {len(x)} samples"
     return graph, chosen
+
+
+def _name(model: nn.Module, leaf: Tensor) -> str:
+    names = (name for name, parameter in places.unwrap(model).named_parameters() if parameter is leaf)
+    return repr(next(names, "a tensor of the network"))
 
 
 def _first_pass(
@@ -172,8 +175,7 @@ def _second_pass(graph: Graph, layouts: list[list[Layout]], arrived: list[Tensor
     with torch.autocast(weights.device.type, enabled=False):
         for use, ways in zip(graph.uses, layouts, strict=True):
             arriving = [arrived.pop() for _ in ways]  # and no longer kept
-            scaled = [None if g is None else way.scaled(g, weights) for g, way in zip(arriving, ways)]
-            for leaf, gradient in use.parameter_gradients(scaled):
+            for leaf, gradient in use.parameter_gradients(arriving, ways, weights):
                 before = sums.get(id(leaf))
                 sums[id(leaf)] = (leaf, gradient if before is None else before[1] + gradient)
     # Through autograd's own accumulation: hooks of DDP and of the user's are called, as by any backward pass.

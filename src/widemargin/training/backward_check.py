@@ -26,7 +26,7 @@ from torch.func import functional_call
 
 from widemargin import places
 from widemargin.margins.output import differences
-from widemargin.training.backward_graph import Graph, Use, graph_of
+from widemargin.training.backward_graph import Graph, Layout, Use, graph_of
 from widemargin.training.randomness import given_back
 
 WEIGHTS = (1.0, -2.0, 0.5, -1.0, 2.0, -0.5, 4.0, -0.25)
@@ -34,29 +34,6 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 COARSE = 1e-2
 
 _seen: WeakKeyDictionary[nn.Module, dict[Any, Layouts | str]] = WeakKeyDictionary()
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How samples lie in a tensor: along `dim`, `each` rows a sample, next to each other or `each` times in turn."""
-
-    dim: int
-    each: int
-    is_adjacent: bool
-
-    def scaled(self, gradient: Tensor, weights: Tensor) -> Tensor:
-        """`gradient` with the part of sample k times `weights[k]`, in the dtype of `gradient`."""
-        if self.each > 1:
-            weights = weights.repeat_interleave(self.each) if self.is_adjacent else weights.repeat(self.each)
-        weights = weights.view(-1, *[1] * (gradient.ndim - self.dim - 1))
-        # The product is rounded once: weights of half precision would be rounded before.
-        return torch.mul(gradient, weights, out=torch.empty_like(gradient))
-
-    def fits(self, shape: Sequence[int], like: Sequence[int], samples: int) -> bool:
-        """Whether `shape` is `like`, of some other number of samples, with `samples` of them."""
-        wanted = list(like)
-        wanted[self.dim] = samples * self.each
-        return list(shape) == wanted
 
 
 @dataclass(frozen=True)

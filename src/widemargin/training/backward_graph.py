@@ -12,12 +12,17 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
+from widemargin.training import backward_shortcuts as shortcuts
+
 _LEAF = "torch::autograd::AccumulateGrad"
+
+Edges: TypeAlias = tuple[tuple[Node | None, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,36 +57,76 @@ class Use:
         kinds = [self.node._input_metadata[output] for output in self.outputs]
         return sum(math.prod(kind.shape) * kind.dtype.itemsize for kind in kinds)
 
-    def parameter_gradients(self, arriving: Sequence[Tensor | None]) -> Iterator[tuple[Tensor, Tensor]]:
-        """(parameter, gradient) for every parameter that enters here, given the gradients that arrive.
+    def parameter_gradients(
+        self, arrived: Sequence[Tensor | None], layouts: Sequence[Layout], weights: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """(parameter, gradient) for every parameter that enters here, where sample k counts `weights[k]` times.
 
         Nothing is computed for the activations, unless a parameter has other uses: autograd would go on from here to
         those, so that the node is called by itself, and its gradient for the activations thrown away.
         """
-        given = [(edge, gradient) for edge, gradient in zip(self.edges, arriving) if gradient is not None]
-        if not given:
-            return
-        if self.is_alone:
-            edges, gradients = zip(*given)
-            yield from _gradients(edges, gradients, self.leaves, retain_graph=False)
-            return
-        every: list[Tensor | None] = [None] * len(self.node._input_metadata)
-        for edge, gradient in given:
-            every[edge.output_nr] = gradient
-        answer = self.node(*every)  # type: ignore[operator]  # nodes can be called, though their type does not say so
-        answers = answer if isinstance(answer, tuple) else (answer,)
+        answers = self._by_shortcut(arrived, layouts, weights)
+        if answers is None:
+            given = [
+                (edge, layout.scaled(gradient, weights))
+                for edge, gradient, layout in zip(self.edges, arrived, layouts, strict=True)
+                if gradient is not None
+            ]
+            if not given:
+                return
+            if self.is_alone:
+                edges, gradients = zip(*given)
+                yield from _gradients(edges, gradients, self.leaves, retain_graph=False)
+                return
+            every: list[Tensor | None] = [None] * len(self.node._input_metadata)
+            for edge, gradient in given:
+                every[edge.output_nr] = gradient
+            answer = self.node(*every)  # type: ignore[operator]  # nodes can be called, though their type hides it
+            answers = answer if isinstance(answer, tuple) else (answer,)
         for number in self.enters:
-            node, output = self.node.next_functions[number]
-            gradient = answers[number]
-            if node is None or gradient is None:
-                continue
-            kind = node._input_metadata[output]  # autograd itself would sum over broadcast dimensions, and cast
-            gradient = gradient.sum_to_size(kind.shape).to(kind.dtype)
-            if node.name() == _LEAF:
-                yield _variable(node), gradient
-            else:
-                edge = GradientEdge(node, output)
-                yield from _gradients([edge], [gradient], _leaves_below([node]), retain_graph=True)
+            if (found := answers[number]) is not None:
+                yield from _below(*self.node.next_functions[number], found)
+
+    def _by_shortcut(
+        self, arrived: Sequence[Tensor | None], layouts: Sequence[Layout], weights: Tensor
+    ) -> tuple[Tensor | None, ...] | None:
+        gradient, layout = arrived[0], layouts[0]
+        if self.outputs != (0,) or gradient is None or not layout.is_plain:
+            return None
+        if self.node.name() == "ConvolutionBackward0":
+            return shortcuts.convolution(self.node, layout.scaled(gradient, weights), self.enters)
+        if self.node.name() == "NativeGroupNormBackward0":
+            return shortcuts.group_norm(self.node, gradient, weights, self.enters)
+        return None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How samples lie in a tensor: along `dim`, `each` rows a sample, next to each other or `each` times in turn."""
+
+    dim: int
+    each: int
+    is_adjacent: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows of the tensor are samples."""
+        return self.dim == 0 and self.each == 1
+
+    def scaled(self, gradient: Tensor, weights: Tensor) -> Tensor:
+        """`gradient` with the part of sample k times `weights[k]`.
+
+        In half precision the weights are rounded, as they are where autograd takes them from the loss to the scores.
+        """
+        if self.each > 1:
+            weights = weights.repeat_interleave(self.each) if self.is_adjacent else weights.repeat(self.each)
+        return gradient * weights.to(gradient.dtype).view(-1, *[1] * (gradient.ndim - self.dim - 1))
+
+    def fits(self, shape: Sequence[int], like: Sequence[int], samples: int) -> bool:
+        """Whether `shape` is `like`, of some other number of samples, with `samples` of them."""
+        wanted = list(like)
+        wanted[self.dim] = samples * self.each
+        return list(shape) == wanted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,61 +151,56 @@ class Graph:
 def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> Graph:
     """The graph behind `scores`, in which gradients at the places arrive at `zeros`."""
     assert scores.grad_fn is not None
-    order = _late_to_early(scores.grad_fn)
+    before = _late_to_early(scores.grad_fn)
+    names = tuple(node.name() for node in before)
     places = {id(zero) for zero in zeros}
     active: set[Node] = set()
-    for node in reversed(order):
-        if node.name() == _LEAF:
-            if id(_variable(node)) in places:
-                active.add(node)
-        elif any(before in active for before, _ in node.next_functions):
+    for (node, edges), name in zip(reversed(before.items()), reversed(names)):
+        if any(other in active for other, _ in edges) or (name == _LEAF and id(_variable(node)) in places):
             active.add(node)
     outputs: dict[Node, set[int]] = {scores.grad_fn: {scores.output_nr}}
-    entering: dict[Node, tuple[int, ...]] = {}
-    for node in order:
+    found: list[tuple[Node, tuple[int, ...], tuple[Tensor, ...]]] = []
+    for node, edges in before.items():
         if node in active:
-            numbers = []
-            for number, (before, output) in enumerate(node.next_functions):
-                if before in active:
-                    outputs.setdefault(before, set()).add(output)
-                elif before is not None:
-                    numbers.append(number)
-            entering[node] = tuple(numbers)
-    leaves = {
-        node: found
-        for node, numbers in entering.items()
-        if (found := _leaves_below([node.next_functions[number][0] for number in numbers]))
-    }
-    counts = Counter(id(leaf) for found in leaves.values() for leaf in found)
+            entering = []
+            for number, (other, output) in enumerate(edges):
+                if other in active:
+                    outputs.setdefault(other, set()).add(output)
+                elif other is not None:
+                    entering.append(number)
+            if entering and (leaves := _leaves_below([edges[number][0] for number in entering])):
+                found.append((node, tuple(entering), leaves))
+    counts = Counter(id(leaf) for _, _, leaves in found for leaf in leaves)
     uses = [
         Use(
             node=node,
             outputs=tuple(sorted(outputs[node])),
-            enters=entering[node],
-            leaves=found,
-            is_alone=all(counts[id(leaf)] == 1 for leaf in found),
+            enters=entering,
+            leaves=leaves,
+            is_alone=all(counts[id(leaf)] == 1 for leaf in leaves),
         )
-        for node, found in leaves.items()
+        for node, entering, leaves in found
     ]
-    return Graph(uses=uses, names=tuple(node.name() for node in order))
+    return Graph(uses=uses, names=names)
 
 
-def _late_to_early(root: Node) -> list[Node]:
-    """Every node behind `root`, each one before those that it passes gradients to."""
-    finished: list[Node] = []
+def _late_to_early(root: Node) -> dict[Node, Edges]:
+    """Every node behind `root`, each one before those that it passes gradients to, with its edges to them."""
+    finished: list[tuple[Node, Edges]] = []
     seen = {root}
-    stack = [(root, iter(root.next_functions))]
+    stack = [(root, edges := root.next_functions, iter(edges))]
     while stack:
-        node, rest = stack[-1]
+        node, edges, rest = stack[-1]
         for before, _ in rest:
             if before is not None and before not in seen:
                 seen.add(before)
-                stack.append((before, iter(before.next_functions)))
+                after = before.next_functions
+                stack.append((before, after, iter(after)))
                 break
         else:
-            finished.append(node)
+            finished.append((node, edges))
             stack.pop()
-    return finished[::-1]
+    return dict(reversed(finished))
 
 
 def _leaves_below(nodes: Sequence[Node | None]) -> tuple[Tensor, ...]:
@@ -182,6 +222,22 @@ def _leaves_below(nodes: Sequence[Node | None]) -> tuple[Tensor, ...]:
 def _variable(leaf: Node) -> Tensor:
     variable: Tensor = leaf.variable  # type: ignore[attr-defined]  # of AccumulateGrad alone
     return variable
+
+
+def _below(node: Node | None, output: int, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(parameter, gradient) of what lies below a node that is not active, where `gradient` arrives."""
+    if node is None:
+        return
+    kind = node._input_metadata[output]  # autograd itself would sum over broadcast dimensions, and cast
+    if gradient.dtype != kind.dtype or list(gradient.shape) != list(kind.shape):
+        gradient = gradient.sum_to_size(kind.shape).to(kind.dtype)
+    if node.name() == "ToCopyBackward0":  # a weight under autocast
+        before, number = node.next_functions[0]
+        yield from _below(before, number, gradient)
+    elif node.name() == _LEAF:
+        yield _variable(node), gradient
+    else:
+        yield from _gradients([GradientEdge(node, output)], [gradient], _leaves_below([node]), retain_graph=True)
 
 
 def _gradients(
