@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from widemargin.report import png
+
 LABELS = ("cross-entropy", "hinge", "ODN", "large margin, l_2", "Jacobian regularizer")
 
 
@@ -70,3 +72,32 @@ def moment(i: int, epoch: int, mean: float, places: tuple[str, ...]) -> list[dic
             {"epoch": epoch, "step": 5 * epoch, "split": split, "loss": 2.3 / epoch, "accuracy": accuracy} | distances
         )
     return told
+
+
+def picture(classes: tuple[str, str], *, raster: bool = False) -> dict[str, Any]:
+    """A square in two halves, with everything that can be drawn in it."""
+    ground: dict[str, Any] = {
+        "outlines": True,
+        "parts": [
+            {"corners": [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]], "label": 0, "slope": 1.5},
+            {"corners": [[0.5, 0.0], [1.0, 0.0], [1.0, 1.0], [0.5, 1.0]], "label": 1, "slope": 2.0},
+        ],
+        "boundary": [[0.5, 0.0, 0.5, 1.0]],
+        "ellipses": [[[0.2, 0.2], [0.3, 0.2], [0.2, 0.3], [0.2, 0.2]]],
+        "curves": [{"name": "r = 1", "points": [[0.1, 0.1], [0.2, 0.4], [0.1, 0.1]]}],
+    }
+    if raster:
+        ground = {"runs": [[0.0, 0.5, 0.0, 1.0, 0], [0.5, 1.0, 0.0, 1.0, 1]]}
+    image = png.data_uri([[0.0, 1.0], [1.0, 0.0]])
+    panel = {
+        "title": "A square",
+        "text": "In two halves.",
+        "box": [0.0, 1.0, 0.0, 1.0],
+        "classes": list(classes),
+        "points": [
+            {"x": 0.25, "y": 0.3, "label": 0, "group": "training", "note": "distance 0.25"},
+            {"x": 0.75, "y": 0.5, "label": 1, "group": "test", "image": image},
+        ],
+        **ground,
+    }
+    return {"title": "A picture", "subtitle": "made up", "panels": [panel], "settings": {"seed": 0}}

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from report.synthetic import result
+from report.synthetic import picture, result
 from widemargin.report import page
+from widemargin.report import picture as pictures
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -54,7 +55,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "hostile": bad,
         "one": result(("my network",), places=("input",)),
     }
-    return {name: page.write(folder / f"{name}.html", shown) for name, shown in results.items()}
+    planes = pictures.write(folder / "planes.html", {**picture(HOSTILE[::2]), "title": HOSTILE[0]})
+    return {name: page.write(folder / f"{name}.html", shown) for name, shown in results.items()} | {"planes": planes}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,7 @@ def open_(browser: Any, files: dict[str, Path]) -> Iterator[Callable[..., Opened
         context.close()
 
 
-@pytest.mark.parametrize("name", ["full", "hostile", "one"])
+@pytest.mark.parametrize("name", ["full", "hostile", "one", "planes"])
 def test_nothing_is_requested_and_nothing_complains(open_: Callable[..., Opened], name: str) -> None:
     seen = open_(name)
     assert seen.complaints == []
@@ -154,6 +156,20 @@ def test_hostile_names_are_text(open_: Callable[..., Opened]) -> None:
     seen.page.wait_for_selector("#vg-tooltip-element.visible")
     assert any(name in seen.page.locator("#vg-tooltip-element").inner_text() for name in HOSTILE)
     assert seen.page.locator("#vg-tooltip-element script, #vg-tooltip-element img").count() == 0
+    assert seen.complaints == []
+
+
+def test_a_picture_is_drawn_and_tells_what_is_pointed_at(open_: Callable[..., Opened]) -> None:
+    seen = open_("planes", width=375, scheme="dark")
+    assert seen.page.locator("h1").inner_text() == HOSTILE[0]
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == 375
+    assert seen.marks("chart-plane-0", "line") == 4  # two parts, an ellipse, a curve
+    assert seen.page.locator("#chart-plane-0 svg .mark-rule.role-mark line").count() == 1
+    assert seen.page.locator("#chart-plane-0 svg image").count() == 1
+    assert seen.page.locator(".caption").inner_text() == "In two halves."
+    seen.page.locator("#chart-plane-0 svg .mark-line path").nth(1).hover(force=True)
+    seen.page.wait_for_selector("#vg-tooltip-element.visible")
+    assert HOSTILE[2] in seen.page.locator("#vg-tooltip-element").inner_text()
     assert seen.complaints == []
 
 

@@ -56,7 +56,7 @@ def figure(picture: Mapping[str, Any], *, columns: int = 2) -> alt.TopLevelMixin
 
 
 def _legend(**more: Any) -> alt.Legend:
-    return need("altair").Legend(title=None, orient="top", offset=8, **more)
+    return need("altair").Legend(title=None, orient="top", offset=8, columns=5, **more)
 
 
 def _axes(panel: Panel, x: str = "x", y: str = "y") -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _samples(panel: Panel) -> list[Any]:
         others = others.encode(shape=alt.Shape("class:N", scale=shapes, legend=None))
         layers.append(others.mark_point(filled=True, size=14, opacity=0.45, clip=True, aria=False))
     front = base.transform_filter(alt.datum.group == first) if len(groups) > 1 else base
-    size = 46 if len(rows) < 120 or len(groups) > 1 else 24
+    size = 110 if len(rows) < 10 else 46 if len(rows) < 120 or len(groups) > 1 else 24
     layers.append(
         front.mark_point(style="sample", filled=True, size=size, strokeWidth=0.8, opacity=1, clip=True, aria=False)
     )

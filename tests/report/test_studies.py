@@ -1,0 +1,157 @@
+"""The scoreboard and the pages of studies."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report.test_page import HOSTILE, Read
+from widemargin.report import studies, study_charts
+
+FIGURE: dict[str, Any] = {
+    "x": "flips",
+    "y": "accuracy",
+    "title": "Accuracy over flips",
+    "kind": "lines",
+    "x_title": "",
+    "y_title": "",
+    "where": {},
+    "arms": None,
+    "split": None,
+    "percent": True,
+    "log_x": False,
+    "log_y": False,
+}
+ROWS = [
+    {"arm": arm, "seed": seed, "flips": flips, "accuracy": 0.9 - 0.2 * flips + 0.02 * seed + 0.1 * (arm == "ours")}
+    for arm in ("plain", "ours")
+    for seed in (0, 1)
+    for flips in (0.0, 0.8)
+]
+POINTS = [{"arm": "plain", "seed": 0, "flips": 0.0, "curve": "fgsm", "epsilon": e, "accuracy": 0.5} for e in (0.1, 0.2)]
+CLAIM: dict[str, Any] = {
+    "text": "ours minus plain",
+    "kind": "points",
+    "reported": -2.5,
+    "tolerance": 1.0,
+    "measured": 10.0,
+    "sd": 0.5,
+    "se": 0.35,
+    "seeds": 2,
+    "verdict": "not reproduced",
+    "word": "not reproduced",
+    "why": "the sign differs",
+}
+RESULT: dict[str, Any] = {
+    "study": "E3",
+    "source": "elsayed, Fig. 2",
+    "title": "Flips",
+    "question": "Does it help?",
+    "scale": "budget",
+    "complete": True,
+    "verdict": "not reproduced",
+    "counts": {"not reproduced": 1, "reproduced at budget": 1},
+    "claims": [CLAIM, {**CLAIM, "reported": None, "tolerance": None, "sd": None, "verdict": "reproduced at budget"}],
+    "seeds": [0, 1],
+    "search": {"cells": 2},
+    "chosen": {"plain at flips 0.0": {"optimizer.lr": 0.1}, "ours at flips 0.0": {}},
+    "arms": [{"name": "plain", "ours": False}, {"name": "ours", "ours": True}],
+    "figures": [FIGURE],
+    "deviations": ["Fewer steps."],
+    "scale note": "a tenth of the steps",
+    "trials": 8,
+    "trial minutes": 1.5,
+    "origins": [{"commit": "abc", "hardware": {"gpu": "A GPU"}}, {"commit": "abc", "hardware": {"cpus": 2}}],
+    "command": "widemargin study run E3 --scale budget",
+    "rows": [*ROWS, *POINTS],
+}
+NOT_RUN = {k: RESULT[k] for k in ("source", "question", "command")} | {
+    "study": "E4",
+    "title": "Few samples",
+    "scale": None,
+    "verdict": "not run",
+    "claims": [{**CLAIM, "measured": None, "sd": None, "verdict": "not run"}],
+}
+
+
+def test_a_figure_shows_means_and_deviations_of_the_plain_rows() -> None:
+    found = study_charts.points(RESULT, FIGURE)
+    assert [(point["arm"], point["x"], point["seeds"]) for point in found] == [
+        ("plain", 0.0, 2),
+        ("plain", 0.8, 2),
+        ("ours", 0.0, 2),
+        ("ours", 0.8, 2),
+    ]
+    assert found[0]["mean"] == pytest.approx(0.91)
+    assert found[0]["high"] - found[0]["mean"] == pytest.approx(0.02 / 2**0.5, abs=1e-4)
+
+
+def test_points_of_a_curve_are_drawn_where_the_figure_names_it() -> None:
+    found = study_charts.points(RESULT, {**FIGURE, "x": "epsilon", "where": {"curve": "fgsm", "epsilon": [0.1, 0.3]}})
+    assert [(point["arm"], point["x"], point["mean"]) for point in found] == [("plain", 0.1, 0.5)]
+    every = study_charts.points(RESULT, {**FIGURE, "kind": "scatter"})
+    assert len(every) == len(ROWS)
+    split = study_charts.points(RESULT, {**FIGURE, "split": "seed", "arms": ["ours"]})
+    assert {(point["arm"], point["split"]) for point in split} == {("ours", "0"), ("ours", "1")}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"log_y": True},
+        {"kind": "bars"},
+        {"kind": "bars", "x": "arm"},
+        {"kind": "scatter", "x": "accuracy", "y": "seed", "percent": False},
+        {"split": "seed"},
+        {"x": "epsilon", "where": {"curve": "fgsm"}, "log_x": True},
+    ],
+)
+def test_every_kind_can_be_drawn(changes: dict[str, Any]) -> None:
+    text = studies.page({**RESULT, "figures": [{**FIGURE, **changes}]})
+    images = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", text)
+    assert len(images) == 2
+    drawn = [base64.b64decode(image).decode() for image in images]
+    assert drawn[0] != drawn[1]  # for dark and light
+    assert all("<path" in svg and "plain" in svg for svg in drawn)
+
+
+def test_the_pages_say_what_is_known(tmp_path: Path) -> None:
+    written = studies.write(tmp_path, [RESULT, NOT_RUN])
+    assert [path.name for path in written] == ["index.html", "E3.html", "scoreboard.svg"]
+    board, page = (path.read_text() for path in written[:2])
+    for said in ("−2.5", "10.0 ± 0.500", "A GPU; 2 CPU cores", "E4 Few samples", 'href="E3.html"', "not run"):
+        assert said in board
+    assert 'href="E4.html"' not in board
+    for said in (RESULT["command"], "Fewer steps.", "a tenth of the steps", "the sign differs", "optimizer.lr 0.1"):
+        assert said in page
+    assert "1 reproduced at budget" in board
+    assert studies.counts([RESULT, NOT_RUN, NOT_RUN]) == {"not reproduced": 1, "not run": 2}
+
+
+def test_words_of_others_are_text_and_nothing_is_loaded(tmp_path: Path) -> None:
+    bad = copy.deepcopy(RESULT)
+    for key in ("title", "question", "source", "scale note", "command"):
+        bad[key] = HOSTILE[0]
+    bad["claims"][0]["text"] = bad["claims"][0]["why"] = HOSTILE[2]
+    bad["arms"][0]["name"] = HOSTILE[1]
+    bad = json.loads(json.dumps(bad).replace('"plain"', json.dumps(HOSTILE[1])))
+    bad["deviations"] = list(HOSTILE)
+    studies.write(tmp_path, [bad])
+    for name in ("index.html", "E3.html"):
+        read = Read((tmp_path / name).read_text())
+        assert read.all("script") == []
+        assert {image["src"][:19] for image in read.all("img") if image["src"]} <= {"data:image/svg+xml;"}
+        assert all((link.get("href") or "").startswith(("#", "E3.html", "index.html")) for link in read.all("a"))
+        assert "default-src 'none'" in str(read.all("meta")[1]["content"])
+
+
+def test_a_result_that_lacks_something_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the result of E3 has no claims"):
+        studies.write(tmp_path, [{k: v for k, v in RESULT.items() if k != "claims"}])
+    assert list(tmp_path.iterdir()) == []
