@@ -95,3 +95,18 @@ def test_a_file_that_is_no_result_is_told(run: Run) -> None:
     answer = run("study", "verdicts")
     assert answer.code == 2
     assert "E3.json is no result of a study" in answer.err
+
+
+def test_smoke_scale_writes_no_result_unless_it_is_told_where(run: Run, counting: Counting) -> None:
+    assert run("study", "run", "E3", "--scale", "smoke", "--device", "cpu").code == 0
+    assert not Path("results").exists()
+    assert run("study", "run", "E3", "--scale", "smoke", "--device", "cpu", "--results", "tried").code == 0
+    assert Path("tried/E3.json").is_file()
+
+
+def test_the_report_has_a_page_for_every_result(run: Run, counting: Counting) -> None:
+    assert run("study", "run", "E3", "--scale", "budget", "--device", "cpu").code == 0
+    answer = run("report", "--out", "pages")
+    assert answer.code == 0, answer.err
+    assert "1 direction holds" in answer.out
+    assert {path.name for path in Path("pages").iterdir()} == {"index.html", "E3.html", "scoreboard.svg"}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from widemargin import __version__
-from widemargin.cli import bounds, data, demo, measure, models, picture, study, train
+from widemargin.cli import bounds, data, demo, measure, models, picture, report, study, train
 from widemargin.cli.errors import with_sentences
 from widemargin.cli.session import SESSION, Session
 
@@ -62,6 +62,16 @@ def common(
     SESSION.set(Session(data_root=data_root, traceback=traceback))
 
 
-for command in (measure.measure, train.train, bounds.bounds, picture.picture, demo.demo, models.models, data.data):
+COMMANDS = (
+    measure.measure,
+    train.train,
+    bounds.bounds,
+    picture.picture,
+    demo.demo,
+    report.report,
+    models.models,
+    data.data,
+)
+for command in COMMANDS:
     app.command()(with_sentences(command))
 app.add_typer(study.app, name="study")

@@ -106,7 +106,9 @@ def _number(claim: Claim, measured: Measured) -> Verdict:
     if stands_out:
         return Verdict(word="direction holds", why=distance)
     if effect > 0:
-        return Verdict(word="not reproduced", why=f"{distance}; it does not stand out from its spread ({spread:.3g})")
+        return Verdict(
+            word="not reproduced", why=f"{distance}; it does not stand out from two standard errors ({spread:.3g})"
+        )
     return Verdict(word="not reproduced", why=f"{distance}; the sign differs")
 
 

@@ -1,0 +1,196 @@
+"""The scoreboard of the studies, and a page for each: HTML files that ask nothing of any server and run no script.
+
+They are made of result files alone (`results/<ID>.json`), as `studies.result` writes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from widemargin import __version__
+from widemargin.files import write_whole
+from widemargin.report import study_charts
+from widemargin.report.extras import need
+from widemargin.report.figures import save, vega_lite_version
+from widemargin.report.names import number
+from widemargin.report.theme import PALETTE, config
+
+ORDER = ("reproduced", "direction holds", "not reproduced", "not run")
+_NEEDED = ("study", "source", "title", "question", "scale", "verdict", "claims", "command")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def write(folder: str | os.PathLike[str], results: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """Write `index.html`, the scoreboard, `scoreboard.svg`, and `<ID>.html` for every result that has rows.
+
+    `results` are those of all studies, in order; one that was not run has the paper's side alone.
+    """
+    for result in results:
+        missing = [key for key in _NEEDED if key not in result]
+        if missing:
+            raise ValueError(f"the result of {result.get('study', 'a study')} has no {', '.join(missing)}")
+    folder = Path(folder)
+    pages = {"index.html": scoreboard(results)} | {f"{r['study']}.html": page(r) for r in results if r.get("rows")}
+    written = [_write(folder / name, text) for name, text in pages.items()]
+    return [*written, save(counts_chart(results), folder / "scoreboard.svg")]
+
+
+def counts(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many studies have which verdict, strongest first."""
+    found = Counter(result["verdict"] for result in results)
+    return dict(sorted(found.items(), key=lambda item: (_strength(item[0]), item[0])))
+
+
+def scoreboard(results: Sequence[Mapping[str, Any]]) -> str:
+    """The page of all studies: what the paper reports, what was measured, and the verdict."""
+    rows = []
+    for result in results:
+        claim = result["claims"][0] if result["claims"] else None
+        rows.append(
+            {
+                "study": result["study"],
+                "source": result["source"],
+                "title": result["title"],
+                "linked": bool(result.get("rows")),
+                "claim": "" if claim is None else claim["text"],
+                "paper": "" if claim is None else paper(claim),
+                "ours": "" if claim is None else ours(claim),
+                "verdict": result["verdict"],
+                "class": _class(result["verdict"]),
+                "counts": ", ".join(f"{n} {word}" for word, n in result.get("counts", {}).items()),
+                "scale": result["scale"] or "–",
+                "hardware": "; ".join(hardware(result)) or "–",
+            }
+        )
+    tally = [{"verdict": word, "count": count, "class": _class(word)} for word, count in counts(results).items()]
+    return _render("scoreboard.html", rows=rows, tally=tally, total=len(results))
+
+
+def page(result: Mapping[str, Any]) -> str:
+    """The page of one study: claims, the paper's figure drawn again, deviations, and how to run it again."""
+    figures = [
+        {
+            "title": figure["title"],
+            "light": _image(result, figure, "light"),
+            "dark": _image(result, figure, "dark"),
+            "points": [_cells(point, figure) for point in study_charts.points(result, figure)],
+            "x": figure.get("x_title") or figure["x"],
+            "y": figure.get("y_title") or figure["y"],
+            "split": figure.get("split"),
+        }
+        for figure in result.get("figures", [])
+    ]
+    claims = [
+        {**claim, "paper": paper(claim), "ours": ours(claim), "class": _class(claim["verdict"])}
+        for claim in result["claims"]
+    ]
+    chosen = [
+        {"place": place, "cell": ", ".join(f"{key} {value}" for key, value in cell.items())}
+        for place, cell in result.get("chosen", {}).items()
+        if cell
+    ]
+    return _render(
+        "study.html",
+        result=result,
+        claims=claims,
+        figures=figures,
+        chosen=chosen,
+        hardware=hardware(result),
+        commits=sorted({str(origin.get("commit")) for origin in result.get("origins", [])}),
+        verdict_class=_class(result["verdict"]),
+    )
+
+
+def counts_chart(results: Sequence[Mapping[str, Any]]) -> Any:
+    """A bar for each verdict, as long as there are studies that have it."""
+    alt = need("altair")
+    rows = [{"verdict": word, "studies": count} for word, count in counts(results).items()]
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        y=alt.Y("verdict:N", sort=[row["verdict"] for row in rows], title=None, axis=alt.Axis(labelLimit=300)),
+        x=alt.X("studies:Q", title="studies", axis=alt.Axis(tickMinStep=1)),
+    )
+    return alt.layer(base.mark_bar(height=18), base.mark_text(align="left", dx=6).encode(text="studies:Q")).properties(
+        width=480, height={"step": 30}
+    )
+
+
+def paper(claim: Mapping[str, Any]) -> str:
+    """The paper's number, with its tolerance."""
+    if claim["reported"] is None:
+        return "order"
+    return f"{claim['reported']:g}".replace("-", "−")
+
+
+def ours(claim: Mapping[str, Any]) -> str:
+    """Our number ± standard deviation over seeds."""
+    if claim["measured"] is None:
+        return "–"
+    sd = claim.get("sd")
+    return number(claim["measured"]) + (f" ± {number(sd)}" if sd is not None else " (one seed)")
+
+
+def hardware(result: Mapping[str, Any]) -> list[str]:
+    """The machines that trials ran on."""
+    found = []
+    for origin in result.get("origins", []):
+        on = origin.get("hardware", {})
+        found.append(str(on.get("gpu") or f"{on.get('cpus', '?')} CPU cores ({on.get('machine', '?')})"))
+    return list(dict.fromkeys(found))
+
+
+def _cells(point: Mapping[str, Any], figure: Mapping[str, Any]) -> dict[str, str]:
+    percent = bool(figure.get("percent"))
+    half = (point["high"] - point["low"]) / 2
+    shown = f"{100 * point['mean']:.2f} % ± {100 * half:.2f}" if percent else f"{point['mean']:.4g} ± {half:.2g}"
+    return {
+        "arm": str(point["arm"]),
+        "x": f"{point['x']:g}" if isinstance(point["x"], (int, float)) else str(point["x"]),
+        "split": str(point.get("split", "")),
+        "value": shown,
+        "seeds": str(point["seeds"]),
+    }
+
+
+def _image(result: Mapping[str, Any], figure: Mapping[str, Any], mode: Any) -> str:
+    """The chart as an address: an image can run no script, whatever its words say."""
+    spec = study_charts.chart(result, figure).to_dict()
+    spec.pop("config", None)
+    svg = need("vl_convert").vegalite_to_svg(spec, vl_version=vega_lite_version(), config=config(mode, legend=True))
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
+
+
+def _render(template: str, **values: Any) -> str:
+    jinja2 = need("jinja2")
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    text: str = environment.get_template(template).render(
+        policy=_POLICY, style=_template("page.css"), palettes=PALETTE, version=__version__, **values
+    )
+    return text
+
+
+def _template(name: str) -> str:
+    return resources.files("widemargin.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _strength(verdict: str) -> int:
+    return next(i for i, word in enumerate((*ORDER, "")) if verdict.startswith(word))
+
+
+def _class(verdict: str) -> str:
+    return ("good", "half", "bad", "none", "none")[_strength(verdict)]
+
+
+def _write(path: Path, text: str) -> Path:
+    return write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))

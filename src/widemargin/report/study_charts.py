@@ -1,0 +1,117 @@
+"""A paper's figure drawn again from the rows of a study's result, as its `figures` say."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from widemargin.report.extras import need
+from widemargin.report.layers import HEIGHT, WIDTH, digits
+from widemargin.report.theme import SHAPES
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Point = dict[str, Any]
+"""`arm`, `x`, `mean`, `low` and `high` (one standard deviation), `seeds`, and `split` where the figure has one."""
+
+
+def points(result: Mapping[str, Any], figure: Mapping[str, Any]) -> list[Point]:
+    """What a figure shows: mean ± sd over seeds for every arm and x; every row by itself in a scatter plot."""
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    split = figure.get("split")
+    for arm in _arms(result, figure):
+        for number, row in enumerate(result["rows"]):
+            x = row.get(figure["x"])
+            if row["arm"] != arm or x is None or not _is_number(row.get(figure["y"])) or not _agrees(row, figure):
+                continue
+            apart = number if figure["kind"] == "scatter" else None
+            key = (arm, x, None if split is None else str(row.get(split)), apart)
+            groups.setdefault(key, []).append(float(row[figure["y"]]))
+    found = []
+    for (arm, x, part, _), values in groups.items():
+        mean = statistics.fmean(values)
+        sd = statistics.stdev(values) if len(values) > 1 else 0.0
+        point = {"arm": arm, "x": x, "mean": digits(mean), "low": digits(mean - sd), "high": digits(mean + sd)}
+        found.append({**point, "seeds": len(values)} | ({} if part is None else {"split": part}))
+    return found
+
+
+def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChart:
+    """The figure; arms of ours are dashed, unless dashes tell the values of `split` apart."""
+    alt = need("altair")
+    rows = points(result, figure)
+    arms = [arm for arm in _arms(result, figure) if any(row["arm"] == arm for row in rows)]
+    data = alt.InlineData(values=rows)
+    y_axis = alt.Axis(tickCount=5, **({"format": ".0%"} if figure.get("percent") else {}))
+    title = figure.get("y_title") or figure["y"]
+    y = alt.Y(
+        "mean:Q",
+        title=title,
+        scale=alt.Scale(type="log" if figure.get("log_y") else "linear", zero=figure["kind"] == "bars"),
+        axis=y_axis,
+    )
+    color = alt.Color("arm:N", title=None, scale=alt.Scale(domain=arms))
+    base = alt.Chart(data).encode(x=_x(figure, rows), y=y, color=color)
+    shapes = alt.Scale(domain=arms, range=[SHAPES[i % len(SHAPES)] for i in range(len(arms))])
+    shape = alt.Shape("arm:N", title=None, scale=shapes)
+    bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    layers: list[Any]
+    if figure["kind"] == "lines":
+        layers = [_dashed(base.mark_line(), result, figure, arms), bars, base.mark_point(filled=True, size=45)]
+        layers[2] = layers[2].encode(shape=shape)
+    elif figure["kind"] == "bars":
+        offset = [] if figure["x"] == "arm" else [alt.XOffset("arm:N", scale=alt.Scale(domain=arms))]
+        layers = [layer.encode(*offset) for layer in (base.mark_bar(), bars)]
+    else:
+        layers = [base.mark_point(filled=True, size=35, opacity=0.75).encode(shape=shape)]
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT + 60)
+
+
+def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
+    alt = need("altair")
+    title = figure.get("x_title") or figure["x"]
+    if figure["kind"] == "bars" or not all(_is_number(row["x"]) for row in rows):
+        return alt.X(
+            "x:N", title=title, sort=list(dict.fromkeys(row["x"] for row in rows)), axis=alt.Axis(labelAngle=0)
+        )
+    scale = alt.Scale(type="log", nice=False) if figure.get("log_x") else alt.Scale(nice=False, zero=False)
+    return alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=8))
+
+
+def _dashed(lines: Any, result: Mapping[str, Any], figure: Mapping[str, Any], arms: Sequence[str]) -> Any:
+    alt = need("altair")
+    patterns = [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3]]
+    if figure.get("split"):
+        values = list(dict.fromkeys(row["split"] for row in points(result, figure)))
+        scale = alt.Scale(domain=values, range=[patterns[i % len(patterns)] for i in range(len(values))])
+        return lines.encode(strokeDash=alt.StrokeDash("split:N", title=figure["split"], scale=scale))
+    ours = {arm["name"] for arm in result["arms"] if arm.get("ours")}
+    scale = alt.Scale(domain=list(arms), range=[patterns[arm in ours] for arm in arms])
+    return lines.encode(strokeDash=alt.StrokeDash("arm:N", title=None, scale=scale))
+
+
+def _arms(result: Mapping[str, Any], figure: Mapping[str, Any]) -> list[str]:
+    there = [arm["name"] for arm in result["arms"]]
+    return there if figure.get("arms") is None else [name for name in figure["arms"] if name in there]
+
+
+def _agrees(row: Mapping[str, Any], figure: Mapping[str, Any]) -> bool:
+    where = figure.get("where", {})
+    if "curve" in row and "curve" not in where:
+        return False
+    return all(key in row and _equal(row[key], value) for key, value in where.items())
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list):
+        return any(_equal(value, one) for one in wanted)
+    if _is_number(value) and _is_number(wanted):
+        return math.isclose(value, wanted, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(value == wanted)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
