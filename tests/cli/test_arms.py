@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from cli.conftest import Run
+from widemargin.bracketing import Bracket
 from widemargin.cli import arms
 from widemargin.margins import Measurement
 from widemargin.report.check import check
@@ -94,3 +95,26 @@ def test_measure_without_the_report_says_so(run: Run, monkeypatch: pytest.Monkey
     assert "no page.html, which needs more packages: pip install 'widemargin[report]'" in answer.err
     assert not Path("there/page.html").exists()
     assert Path("there/summary.json").exists()
+
+
+def test_a_bracket_keeps_its_bounds_when_it_is_rounded() -> None:
+    lower = torch.tensor([0.12345678, 0.0, 0.9999999, 0.2], dtype=torch.float64)
+    upper = torch.tensor([0.12345679, 0.0, math.inf, 0.4], dtype=torch.float64)
+    found = Bracket(
+        lower=lower,
+        upper=upper,
+        linearized=torch.tensor([0.1, -0.2, math.nan, 0.3], dtype=torch.float64),
+        found=upper.isfinite(),
+        lower_by=("none",) * 4,
+        p=2.0,
+        notes=(),
+    )
+    made = arms.bracket(found, points=5)
+    check({"title": "t", "arms": [{"name": "a", "bracket": json.loads(json.dumps(made))}]})
+    assert made["upper"][2] is None
+    assert made["linearized"] == [0.1, -0.2, None, 0.3]
+    assert all(low <= true for low, true in zip(made["lower"], lower.tolist(), strict=True))
+    assert made["upper"][0] >= float(upper[0])
+    assert [point["epsilon"] for point in made["band"]] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
+    assert [point["certified"] for point in made["band"]] == [0.75, 0.75, 0.5, 0.25, 0.25]
+    assert [point["attacked"] for point in made["band"]] == [0.75, 0.75, 0.5, 0.5, 0.25]

@@ -317,3 +317,21 @@ def test_errors_are_printed_as_they_are(run: Run, name: str) -> None:
     assert answer.code == 2
     assert answer.err.startswith(f"Error: --data: name is {name!r}, which is no data set")
     assert len(answer.err.splitlines()) == 1
+
+
+def test_brackets_hold_an_affine_network_from_both_sides(run: Run) -> None:
+    answer = run("measure", *AFFINE, "--seed", "5", "--bracket", "30", "--out", "out")
+    assert answer.code == 0, answer.err
+    assert "of 30 samples bracketed in l_2" in answer.out
+    table = pq.read_table("out/bracket.parquet").to_pydict()
+    assert "misclassified" in table["lower by"]
+    assert set(table["lower by"]) <= {"linear relaxation", "Lipschitz", "misclassified"}
+    found = {name: torch.tensor(table[name]) for name in ("lower", "upper", "linearized")}
+    distances = columns(Path("out/margins.parquet"))["distance at input"][:30].double()
+    right = distances > 0
+    assert torch.allclose(found["lower"][right].double(), distances[right], rtol=1e-4)
+    assert torch.allclose(found["upper"][right].double(), distances[right], rtol=1e-4)
+    assert (found["upper"][~right] == 0).all()
+    assert 'id="chart-bracket"' in Path("out/page.html").read_text()
+    answer = run("measure", *AFFINE, "--bracket", "-1")
+    assert answer.code == 2

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from widemargin.cli.statistics import label_of
+from widemargin.files import write_parquet
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from widemargin.bracketing import Bracket
     from widemargin.margins import Measurement
     from widemargin.report.schema import Arm
 
@@ -61,6 +64,29 @@ def curve(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     return [{"epsilon": row["epsilon"], "accuracy": row["accuracy"]} for row in rows]
 
 
+def bracket(found: Bracket, points: int = 61) -> dict[str, Any]:
+    """A bracket as an arm has it, with robust accuracy at ε from 0 to the largest distance found."""
+    known = found.upper[found.found]
+    top = float(known.max()) if len(known) else float(found.lower.max())
+    band = found.robust_accuracy([top * i / (points - 1) for i in range(points)])
+    rows = zip(band.epsilons, band.certified, band.attacked, strict=True)
+    # The bounds are not rounded to nearest: a lower bound must not pass its upper one, nor say more than is proved.
+    return {
+        "lower": [_down(value) for value in found.lower.tolist()],
+        "upper": [None if math.isinf(value) else _up(value) for value in found.upper.tolist()],
+        "linearized": [plain(value) for value in found.linearized.tolist()],
+        "band": [{"epsilon": e, "certified": c, "attacked": a} for e, c, a in rows],
+    }
+
+
+def write_bracket(path: Path, found: Bracket) -> Path:
+    """Write the bracket's columns as Parquet; an upper bound that was not found is infinite."""
+    import numpy as np
+
+    columns = {name: getattr(found, name).numpy() for name in ("lower", "upper", "linearized", "found")}
+    return write_parquet(path, {**columns, "lower by": np.array(found.lower_by)})
+
+
 def history(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a training's history, as an arm has them."""
     return [
@@ -76,6 +102,16 @@ def norm(p: float) -> str:
 def plain(value: float) -> float | None:
     """Six digits, and None for what is no number: JSON has neither NaN nor infinities."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _down(value: float) -> float:
+    rounded = float(f"{value:.6g}")
+    return rounded if rounded <= value else value
+
+
+def _up(value: float) -> float:
+    rounded = float(f"{value:.6g}")
+    return rounded if rounded >= value else value
 
 
 def _image(x: Tensor, bounds: tuple[float, float] | None) -> dict[str, str]:

@@ -23,6 +23,7 @@ from widemargin.cli.session import SESSION
 if TYPE_CHECKING:
     from torch import nn
 
+    from widemargin.bracketing import Bracket
     from widemargin.data import Data
     from widemargin.margins import Measurement
     from widemargin.report.schema import Result
@@ -98,6 +99,15 @@ def measure(
         bool,
         typer.Option("--per-class", metavar="", help="Show the statistics of each class too.", rich_help_panel=RESULTS),
     ] = False,
+    bracket: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Bracket the true distance of the first N samples between a certificate and an attack; slow.",
+            rich_help_panel=RESULTS,
+        ),
+    ] = 0,
 ) -> None:
     r"""Measure the margins of a network on a data set.
 
@@ -105,7 +115,7 @@ def measure(
     order, at the input or at any layer: negative where the network is wrong,
     NaN where it has no gradient. Statistics are printed; margins.parquet (one
     row per sample), summary.json and page.html, which any browser opens, are
-    written.
+    written; with --bracket also bracket.parquet.
 
     [bold]Examples[/bold]
 
@@ -162,8 +172,11 @@ def measure(
     result = dataclasses.replace(result, settings={**origin, **result.settings})
 
     written = [*result.write(folder)]  # before anything is printed: `| head` must not cost the results
+    closed = bracketed(network, part, bracket, p=p, batch_size=batch_size) if bracket else None
+    if closed is not None:
+        written.append(arms.write_bracket(folder / "bracket.parquet", closed))
     if is_installed():
-        written.append(page.write(folder / "page.html", _shown(result, found, part, origin)))
+        written.append(page.write(folder / "page.html", _shown(result, found, part, origin, closed)))
     else:
         notice("no page.html, which needs more packages: pip install 'widemargin[report]'")
     console = out()
@@ -175,11 +188,16 @@ def measure(
             console.print(statistics.by_class(result, place, found.classes))
     if hardest:
         console.print(statistics.hardest(result, hardest, found.classes))
+    if closed is not None:
+        for line in str(closed).splitlines():
+            console.print(text(line))
     for path in written:
         console.print(text(f"wrote {path}"), soft_wrap=True)
 
 
-def _shown(result: Measurement, found: Data[Any], part: Any, origin: Mapping[str, Any]) -> Result:
+def _shown(
+    result: Measurement, found: Data[Any], part: Any, origin: Mapping[str, Any], closed: Bracket | None
+) -> Result:
     """The page's values."""
     from widemargin.provenance import provenance
 
@@ -190,6 +208,7 @@ def _shown(result: Measurement, found: Data[Any], part: Any, origin: Mapping[str
         bounds=found.bounds,
         classes=found.classes,
         hardest=24,
+        **({} if closed is None else {"bracket": arms.bracket(closed)}),
     )
     origins = provenance(origin["device"])
     return {
@@ -215,6 +234,23 @@ def measured(network: nn.Module, part: Any, *, batch_size: int, **options: Any) 
         raise ValueError(
             f"--batch-size is {batch_size}, too many samples at a time for this device's memory"
         ) from error
+
+
+def bracketed(network: nn.Module, part: Any, count: int, *, p: float, batch_size: int) -> Bracket:
+    """The bracket of the first `count` samples."""
+    import torch
+
+    from widemargin.bracketing import bracket
+    from widemargin.data import batches
+
+    found = []
+    for x, y in batches(part, batch_size=min(count, batch_size)):
+        found.append((x, y))
+        if sum(len(labels) for _, labels in found) >= count:
+            break
+    x, y = (torch.cat(parts)[:count] for parts in zip(*found, strict=True))
+    with about("--bracket"):
+        return bracket(network, x, y, p, batch_size=batch_size)
 
 
 def parse_classes(value: str) -> int | Literal["all"]:

@@ -125,6 +125,17 @@ def _margins(value: Any, path: str) -> None:
             _fail(item, f"{path}[{i}]", "a number or null")
 
 
+def _bracket(value: Any, path: str) -> None:
+    _BRACKET(value, path)
+    count = len(value["lower"])
+    for key in ("upper", "linearized"):
+        if len(value[key]) != count:
+            _fail(len(value[key]), f"the length of {path}.{key}", f"that of lower, {count}")
+    for i, (low, high) in enumerate(zip(value["lower"], value["upper"], strict=True)):
+        if high is not None and low > high:
+            _fail(low, f"{path}.lower[{i}]", f"at most upper[{i}], {high}")
+
+
 def _row(value: Any, path: str) -> None:
     if not isinstance(value, Mapping) or not {"epoch", "split"} <= value.keys():
         _fail(value, path, "an object with epoch, split and numbers")
@@ -153,6 +164,14 @@ _DENSITY = _entry(
     }
 )
 _HARD = _entry({"index": _count, "label": _label, "prediction": _label, "margin": _maybe}, {"image": _image})
+_BRACKET = _entry(
+    {
+        "lower": _all(_number(0)),
+        "upper": _all(_number(0, none=True)),
+        "linearized": _all(_maybe),
+        "band": _all(_entry({"epsilon": _number(0), "certified": _share, "attacked": _share})),
+    }
+)
 _ARM = _entry(
     {"name": _text},
     {
@@ -162,6 +181,7 @@ _ARM = _entry(
         "accuracy": _number(0, 1, none=True),
         "margins": _named(_margins),
         "curve": _all(_entry({"epsilon": _number(0), "accuracy": _share})),
+        "bracket": _bracket,
         "sizes": _all(_entry({"samples": _number(1, whole=True), "accuracy": _share})),
         "history": _all(_row),
         "hardest": _all(_HARD),

@@ -31,6 +31,23 @@ class Attacked(TypedDict):
     accuracy: float
 
 
+class Robust(TypedDict):
+    """Accuracy in balls of radius `epsilon`: the share that is proved, and the share that an attack left."""
+
+    epsilon: float
+    certified: float
+    attacked: float
+
+
+class Bracketed(TypedDict):
+    """Distances of samples, an entry each: certified, attacked (None: nothing found; 0: misclassified), linearised."""
+
+    lower: list[float]
+    upper: list[float | None]
+    linearized: list[float | None]
+    band: list[Robust]
+
+
 class Sized(TypedDict):
     """Accuracy of a network trained on `samples` samples."""
 
@@ -63,6 +80,7 @@ class Arm(TypedDict):
     accuracy: NotRequired[float | None]
     margins: NotRequired[dict[str, Margins]]
     curve: NotRequired[list[Attacked]]
+    bracket: NotRequired[Bracketed]
     sizes: NotRequired[list[Sized]]
     history: NotRequired[list[Row]]
     hardest: NotRequired[list[Hard]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from widemargin.report import figures, tables
+from widemargin.report import brackets, figures, tables
 from widemargin.report.names import label_of, number, place_name, sentence, share
 from widemargin.report.schema import Result
 from widemargin.report.statistics import places, statistics
@@ -36,7 +36,7 @@ class Section:
 
 def sections(result: Result) -> list[Section]:
     """The sections of `result`, in the order of the page; one without data is left out."""
-    found = (_margins(result), _attack(result), _training(result), _sizes(result))
+    found = (_margins(result), _attack(result), _bracket(result), _training(result), _sizes(result))
     return [section for section in found if section.cards]
 
 
@@ -73,6 +73,25 @@ def _attack(result: Result) -> Section:
     samples = f", on {attack['samples']:,} samples" if "samples" in attack else ""
     text = f"Accuracy when {name} moves each input by up to ε against the network{samples}."
     return Section(id="attack", title="Under attack", text=text, cards=cards)
+
+
+def _bracket(result: Result) -> Section:
+    arms = [arm for arm in result["arms"] if "bracket" in arm]
+    cards = []
+    if arms:
+        counted = brackets.of_distances(result)
+        ends = [f"{label}: {', '.join(cell.text for cell in cells)}" for label, cells in counted.rows]
+        told = f"Certified and attacked distance of each sample ({', '.join(counted.heads)}): {'; '.join(ends)}."
+        cards.append(_card("bracket", "distance of each sample", told, brackets.distances(result), counted, wide=True))
+        told = "Accuracy over ε: the solid line is proved, the dashed line is what the attack left."
+        chart, table = brackets.robust(result), brackets.of_band(result)
+        cards.append(_card("robust", "robust accuracy, certified to attacked", told, chart, table, wide=True))
+    text = (
+        "The true distance of a sample from the decision boundary lies between a certificate and an attack. Each line "
+        "is a sample that is classified right, its dot the linearised distance; a dashed line has no upper end. Below, "
+        "accuracy when every input may move by ε: proved (solid) and left by the attack (dashed), the truth in between."
+    )
+    return Section(id="bracket", title="How far the boundary is", text=text, cards=cards)
 
 
 def _training(result: Result) -> Section:

@@ -1,0 +1,171 @@
+"""The charts of brackets: the distance of each sample between its two bounds, and robust accuracy as a band."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from widemargin.report.extras import need
+from widemargin.report.layers import SHOWN, TICKS, color, digits, figure, hover, tips
+from widemargin.report.names import label_of, number, share
+from widemargin.report.schema import Result
+from widemargin.report.tables import Cell, Table
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+def distances(result: Result) -> alt.LayerChart:
+    """A line per sample from its certified to its attacked distance, with a dot where the linearised one lies.
+
+    The samples of each arm are in the order of their upper bounds; those without one come last, with a dashed line.
+    """
+    alt = need("altair")
+    rows = distance_rows(result)
+    told = [
+        ("arm", "network", ""),
+        ("rank", "sample", "~r"),
+        ("lower", "certified", ".3~g"),
+        ("shown", "attacked", ""),
+        ("linear", "linearised", ""),
+    ]
+    norm = result.get("norm", "")
+    base = (
+        alt.Chart(alt.NamedData("rows"))
+        .transform_filter(SHOWN)
+        .encode(
+            x=alt.X(
+                "place:Q",
+                title="samples, by their upper bound",
+                scale=alt.Scale(nice=False, zero=False, padding=8),
+                axis=alt.Axis(tickCount=TICKS, tickMinStep=1),
+            ),
+            color=color(result),
+        )
+    )
+    y = alt.Y("lower:Q", title=f"distance to the boundary{norm and f' ({norm})'}", axis=alt.Axis(tickCount=5))
+    dashes = alt.StrokeDash("bound:N", title=None, scale=alt.Scale(domain=["found", "none"], range=[[1, 0], [2, 3]]))
+    lines = base.encode(y=y, y2="upper:Q", strokeDash=dashes, tooltip=tips(told))
+    dots = base.transform_filter("isValid(datum.linearized)").encode(y="linearized:Q", tooltip=tips(told))
+    layers = [
+        lines.mark_rule(strokeWidth=2.5, opacity=0.45, strokeCap="butt", clip=True),
+        dots.mark_point(filled=True, size=22, opacity=0.95, clip=True),
+    ]
+    return figure(layers, rows, "The distance of each sample", zoom=True)
+
+
+def distance_rows(result: Result) -> list[dict[str, Any]]:
+    """What `distances` draws: a row per arm and sample that is classified right."""
+    known = [u for arm in result["arms"] for u in arm.get("bracket", {}).get("upper", []) if u is not None]
+    top = max(known, default=1.0)
+    rows = []
+    arms = [arm for arm in result["arms"] if "bracket" in arm]
+    for position, arm in enumerate(arms):
+        found = arm["bracket"]
+        columns = zip(found["lower"], found["upper"], found["linearized"], strict=True)
+        kept = [column for column in columns if column[1] != 0]
+        kept.sort(key=lambda column: (column[1] is None, column[1] or 0.0))
+        for rank, (lower, upper, linear) in enumerate(kept, start=1):
+            rows.append(
+                {
+                    "arm": label_of(arm),
+                    "rank": rank,
+                    "place": digits(rank + 0.7 * position / len(arms)),  # beside each other, not on top
+                    "lower": digits(lower),
+                    "upper": digits(max(top, lower) if upper is None else upper),
+                    "bound": "none" if upper is None else "found",
+                    "shown": "nothing found" if upper is None else number(upper),
+                    "linearized": None if linear is None else digits(linear),
+                    "linear": "–" if linear is None else number(linear),
+                }
+            )
+    return rows
+
+
+def robust(result: Result) -> alt.LayerChart:
+    """Accuracy over ε as a band, from what is certified to what the attack left, per arm."""
+    alt = need("altair")
+    rows = [
+        {
+            "arm": label_of(arm),
+            "epsilon": digits(point["epsilon"]),
+            "certified": digits(point["certified"]),
+            "attacked": digits(point["attacked"]),
+        }
+        for arm in result["arms"]
+        for point in arm.get("bracket", {}).get("band", [])
+    ]
+    norm = result.get("norm", "")
+    bands = (
+        alt.Chart(alt.NamedData("rows"))
+        .transform_filter(SHOWN)
+        .encode(
+            x=alt.X(
+                "epsilon:Q",
+                title=f"ε{norm and f' ({norm})'}",
+                scale=alt.Scale(nice=False),
+                axis=alt.Axis(tickCount=TICKS),
+            ),
+            color=color(result),
+        )
+    )
+    y = alt.Y(
+        "certified:Q",
+        title="accuracy",
+        stack=None,
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format=".0%", tickCount=5),
+    )
+    told = [
+        ("arm", "network", ""),
+        ("epsilon", "ε", ".3~g"),
+        ("certified", "certified", ".1%"),
+        ("attacked", "attacked", ".1%"),
+    ]
+    layers = [
+        bands.encode(y=y, y2="attacked:Q").mark_area(opacity=0.18, clip=True),
+        bands.encode(y=y).mark_line(clip=True),
+        bands.encode(y="attacked:Q").mark_line(clip=True, strokeDash=[5, 4]),
+        hover(bands.encode(y="attacked:Q"), told),
+    ]
+    return figure(layers, rows, "Robust accuracy, certified to attacked", zoom=False)
+
+
+def of_distances(result: Result) -> Table:
+    """The medians behind the chart of distances, over the samples that are classified right."""
+    heads = ["samples", "right", "without an upper bound", "median certified", "median attacked", "median linearised"]
+    rows = []
+    for arm in result["arms"]:
+        if "bracket" in arm:
+            mine = distance_rows({**result, "arms": [arm]})
+            closed = [row for row in mine if row["bound"] == "found"]
+            texts = [f"{len(arm['bracket']['lower']):,}", f"{len(mine):,}", f"{len(mine) - len(closed):,}"]
+            texts += [number(_median(closed, key)) for key in ("lower", "upper", "linearized")]
+            rows.append((label_of(arm), [Cell(text=text) for text in texts]))
+    return Table(heads=heads, rows=rows)
+
+
+def of_band(result: Result) -> Table:
+    """Certified and attacked accuracy at about six of the ε of each arm."""
+    rows = []
+    for arm in result["arms"]:
+        band = arm.get("bracket", {}).get("band", [])
+        shown = [band[round(i * (len(band) - 1) / 5)] for i in range(6)] if len(band) > 6 else band
+        both = {
+            "certified": [point["certified"] for point in shown],
+            "attacked": [point["attacked"] for point in shown],
+        }
+        for name, values in both.items():
+            texts = [
+                f"{share(value)} at {number(point['epsilon'])}" for value, point in zip(values, shown, strict=True)
+            ]
+            if texts:
+                rows.append((f"{label_of(arm)}, {name}", [Cell(text=text) for text in texts]))
+    most = max((len(cells) for _, cells in rows), default=0)
+    rows = [(label, cells + [Cell(text="–")] * (most - len(cells))) for label, cells in rows]
+    return Table(heads=[f"point {i + 1}" for i in range(most)], rows=rows)
+
+
+def _median(rows: list[dict[str, Any]], key: str) -> float | None:
+    values = [row[key] for row in rows if row[key] is not None]
+    return statistics.median(values) if values else None
