@@ -18,6 +18,16 @@ IDS: tuple[str, ...] = (
 # A module that declares several studies has them in its STUDIES, by id.
 MODULES: dict[str, str] = {
     "E3": "elsayed.noisy_labels",
+    "O1": "odn.accuracy",
+    "O2": "odn.small_samples",
+    "O3": "odn.cifar10_small_samples",
+    "O4": "odn.regularized",
+    "O5": "odn.compactness",
+    "O6": "odn.compactness",
+    "O7": "odn.margin_density",
+    "O8": "odn.bound",
+    "S2": "sokolic.fully_connected",
+    "S3": "sokolic.convolutional",
 }
 
 

@@ -89,6 +89,7 @@ class Plan:
             self.scale.settings,
             self.scale.of_arms.get(place.arm.name, {}),
             *(_set_by(self.study, axis, value) for axis, value in place.condition.items()),
+            *(self.scale.of_values.get(axis, {}).get(value, {}) for axis, value in place.condition.items()),
             cell,
         )
 

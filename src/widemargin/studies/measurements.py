@@ -4,6 +4,9 @@
     {"kind": "attack", …, "source": {"arm": "cross-entropy"}}   black-box: made on that arm's network of the same seed
     {"kind": "noise", "sigmas": […]}                            Gaussian noise of rising standard deviation
     {"kind": "margins", "p": 2, "at": ["input"]}                statistics of the distance to the boundary
+    {"kind": "density", "grid": [from, to, points]}             the density of the l_2 distance at the input
+    {"kind": "embedding", "of": ["train", "test"]}              t-SNE of the last hidden layer, see `embedding`
+    {"kind": "bounds", "r": 2, "thetas": [0.7, …]}              odn's bound and Bartlett's, on training samples
 
 All take `count`, how many test samples are used (by default all), and `curve`, the name of the points (by default that
 of the attack, "noise" or "margins").
@@ -18,7 +21,7 @@ from typing import Any
 from torch import nn
 
 from widemargin import attacks, margins
-from widemargin.studies import samples
+from widemargin.studies import bound_terms, embedding, samples
 from widemargin.studies.values import argument
 
 Networks = Callable[[Mapping[str, Any]], nn.Module]
@@ -119,4 +122,65 @@ def _margins(
     return {"points": points}
 
 
-_KINDS: dict[str, Callable[..., dict[str, Any]]] = {"attack": _attack, "noise": _noise, "margins": _margins}
+def _density(
+    network: nn.Module,
+    parts: samples.Parts,
+    seed: int,  # noqa: ARG001
+    networks: Networks,  # noqa: ARG001
+    *,
+    grid: list[float],
+    count: int | None = None,
+    curve: str = "density",
+) -> dict[str, Any]:
+    """`grid` is the first and the last margin and how many there are between them, both included."""
+    found = margins.measure(network, samples.first(parts.test, count), at=["input"], progress=False)
+    d = found.statistics["input"]
+    first, last, steps = grid
+    places = [first + (last - first) * k / (int(steps) - 1) for k in range(int(steps))]
+    values = d.density(places).tolist() if len(d) > 1 and d.std > 0 else [0.0] * len(places)
+    points = [{"curve": curve, "at": {"margin": m}, "density": v} for m, v in zip(places, values)]
+    return {"margin mean": d.mean, "margin sd": d.std, "margin mean/sd": d.ratio, "points": points}
+
+
+def _embedding(
+    network: nn.Module,
+    parts: samples.Parts,
+    seed: int,
+    networks: Networks,  # noqa: ARG001
+    *,
+    of: list[str],
+    count: int | None = None,
+    shown: int = 0,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"points": []}
+    for part in of:
+        some = samples.first(parts.train if part == "train" else parts.test, count)
+        one = embedding.measured(network, some, part=part, seed=seed, shown=shown)
+        found["points"] += one.pop("points")
+        found.update(one)
+    return found
+
+
+def _bounds(
+    network: nn.Module,
+    parts: samples.Parts,
+    seed: int,
+    networks: Networks,  # noqa: ARG001
+    *,
+    r: float,
+    thetas: list[float],
+    count: int | None = None,
+    probes: int | None = None,
+) -> dict[str, Any]:
+    some = samples.first(parts.train, count)
+    return bound_terms.measured(network, some, r=r, thetas=thetas, probes=probes, seed=seed)
+
+
+_KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "attack": _attack,
+    "noise": _noise,
+    "margins": _margins,
+    "density": _density,
+    "embedding": _embedding,
+    "bounds": _bounds,
+}

@@ -14,7 +14,7 @@ from widemargin import data
 from widemargin.data import Data, Samples
 from widemargin.data.seeds import generator
 
-_KEYS = ("name", "train", "fraction", "balanced", "validation", "flips", "flip_validation", "test")
+_KEYS = ("name", "pca", "train", "fraction", "balanced", "validation", "flips", "flip_validation", "test")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,7 +40,8 @@ class Parts:
 def prepare(settings: Mapping[str, Any], seed: int, *, root: Path | None = None, device: str = "cpu") -> Parts:
     """The samples that `settings` describe, on the device.
 
-    Keys: `name` of a data set, or "synthetic" (see `synthetic`); `validation`, how many training samples are held out;
+    Keys: `name` of a data set, or "synthetic" (see `synthetic`); `pca`, how many principal components of its training
+    part stand for an input (sokolic §V; by default none do); `validation`, how many training samples are held out;
     `train` or `fraction`, how many of the others are trained on (all by default; `balanced`: equally many of each
     class); `flips`, the share of them that gets another label (`flip_validation`: the held-out ones as well); `test`,
     how many test samples are read, from the first on (by default all).
@@ -53,6 +54,8 @@ def prepare(settings: Mapping[str, Any], seed: int, *, root: Path | None = None,
         if key not in known:
             raise ValueError(f"data has no setting {key!r}, expected one of {', '.join(known)}")
     whole = _whole(settings["name"], root, device, _frozen(settings.get("shape")), settings.get("samples"))
+    if (dims := settings.get("pca")) is not None:
+        whole = _projected(whole, dims)
     train, validation = _held_out(whole, settings["validation"], seed)
     if settings.get("train") is not None or settings.get("fraction") is not None:
         train = _subset(
@@ -72,12 +75,13 @@ def synthetic(shape: tuple[int, ...], samples: int, classes: int = 10) -> Data[S
     """
     draw = generator("synthetic", 0)
     patterns = torch.rand((classes, *shape), generator=draw)
-    parts = []
-    for count in (samples, max(classes, samples // 2)):
+
+    def part(count: int) -> Samples:
         y = torch.arange(count) % classes
-        noise = torch.rand((count, *shape), generator=draw)
-        parts.append(Samples(0.4 * patterns[y] + 0.6 * noise, y))
-    return Data("synthetic", *parts, tuple(map(str, range(classes))), (0.0, 1.0))
+        return Samples(0.7 * patterns[y] + 0.3 * torch.rand((count, *shape), generator=draw), y)
+
+    names = tuple(map(str, range(classes)))
+    return Data("synthetic", part(samples), part(max(classes, samples // 2)), names, (0.0, 1.0))
 
 
 @functools.lru_cache(maxsize=8)
@@ -91,6 +95,11 @@ def _whole(
     else:
         found = data.load(name, root)
     return replace(found, train=found.train.to(device), test=found.test.to(device))
+
+
+@functools.lru_cache(maxsize=2)
+def _projected(whole: Data[Samples], dims: int) -> Data[Samples]:
+    return whole.map(data.Pca.fit(whole.train, dims))
 
 
 # Cached, so that trials of one seed share their inputs: a population then keeps them once.

@@ -3,7 +3,8 @@
 A study is a table of trials: arms × conditions × seeds. The settings of a trial are one mapping of plain values, laid
 together in this order, later ones over earlier ones:
 
-    study.settings ← arm.settings ← scale.settings ← scale.of_arms[arm] ← the condition ← a cell of the arm's search
+    study.settings ← arm.settings ← scale.settings ← scale.of_arms[arm] ← the condition ← scale.of_values ← a cell of
+    the arm's search
 
 A key with dots, `"data.flips"`, reaches inside. Mappings are merged key by key, unless both have a `name` and the names
 differ: `{"name": "odn", "r": 2}` replaces `{"name": "cross-entropy"}` altogether. What the settings mean is the task's
@@ -87,6 +88,7 @@ class Scale:
         minutes: how long it is meant to take, on what `note` says.
         settings: over those of all arms: steps, widths, data.
         of_arms: arm's name → settings over those of that arm alone.
+        of_values: axis → value → settings over those that the value sets: small data in the place of CIFAR-10, say.
         seeds: final trials for each arm and condition.
         cells: search cells for every arm that has a search, the same number for each: the same budget. 1: no search,
             the first values are taken.
@@ -100,6 +102,7 @@ class Scale:
     minutes: float | int
     settings: Settings = field(default_factory=dict)
     of_arms: Mapping[str, Settings] = field(default_factory=dict)
+    of_values: Mapping[str, Mapping[Any, Settings]] = field(default_factory=dict)
     seeds: int = 3
     cells: int = 1
     search_seeds: int = 1
@@ -212,9 +215,16 @@ class Study:
         return next(arm for arm in self.arms if arm.name == name)
 
     def _check_scale(self, name: str, scale: Scale, arms: Sequence[str]) -> None:
-        for arm in (*(scale.arms or ()), *scale.of_arms):
-            if arm not in arms:
-                raise ValueError(f"scale {name} of {self.id} names the arm {arm!r}, expected one of {', '.join(arms)}")
+        for known in (*(scale.arms or ()), *scale.of_arms):
+            if known not in arms:
+                raise ValueError(
+                    f"scale {name} of {self.id} names the arm {known!r}, expected one of {', '.join(arms)}"
+                )
+        for axis in scale.of_values:
+            if axis not in self.axes:
+                raise ValueError(
+                    f"scale {name} of {self.id} has of_values of {axis!r}, expected one of {list(self.axes)}"
+                )
         for arm in self.arms:
             if arm.search and arm.grid < scale.cells and (scale.arms is None or arm.name in scale.arms):
                 raise ValueError(

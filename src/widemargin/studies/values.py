@@ -35,9 +35,13 @@ def loss(settings: Mapping[str, Any]) -> Any:
     return made if not weight else Sum(parts=((1.0, made), (float(weight), losses.CrossEntropy())))
 
 
-def penalties(settings: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
-    """The regularizers: jacobian, weight-decay, classifier; those of weight 0 are left out."""
-    return tuple(_made("regularizers", one, _REGULARIZERS) for one in settings if one.get("weight") != 0)
+def penalties(settings: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
+    """The regularizers: jacobian, weight-decay, classifier; those of weight 0 are left out.
+
+    A list, or a mapping of names to them, which a search can reach into: `"regularizers.jacobian.weight"`.
+    """
+    listed = list(settings.values()) if isinstance(settings, Mapping) else settings
+    return tuple(_made("regularizers", one, _REGULARIZERS) for one in listed if one.get("weight") != 0)
 
 
 def optimizer(settings: Mapping[str, Any]) -> Any:

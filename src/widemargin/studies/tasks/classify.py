@@ -5,13 +5,15 @@ Settings:
     data          see `studies.samples.prepare`: name, validation, train or fraction, flips, test
     network       {"name": …} and the settings of `models.build`
     loss          see `studies.values.loss`
-    regularizers  a list, see `studies.values.penalties`
+    regularizers  a list or a mapping, see `studies.values.penalties`
     optimizer     {"name": "sgd", "lr": 0.01, "momentum": 0.9}
     schedule      {"name": "exponential", "factor": 0.9, "every": 0.04}, in shares of the training
     steps, batch  how many steps, of how many samples (None: of all)
     dtype         "float32" (default) or "float64"
     until         stop where the loss of a batch is below this
     measure       what else is measured on test data in the final stage, a list; see `studies.measurements`
+    keep          keep the weights of the search's networks too, for studies that search the same (those of final
+                  trials with a `measure` are kept anyway)
 
 Row: `validation` (accuracy), `loss` (of the last batch), `steps`; in the final stage also `accuracy` (on test data),
 `train accuracy` (of at most 5,000 training samples, with their flipped labels if any) and what `measure` asks for.
@@ -59,7 +61,7 @@ def alike(trial: Trial) -> str:
     """Equal for trials that train together: architecture, length, batch, optimizer up to its rate, size of the data."""
     given = dict(trial.settings)
     optimizer = {key: value for key, value in given["optimizer"].items() if key != "lr"}
-    size = {key: given["data"].get(key) for key in ("name", "shape", "train", "fraction", "validation")}
+    size = {key: given["data"].get(key) for key in ("name", "shape", "pca", "train", "fraction", "validation")}
     loss = {key: given["loss"].get(key) for key in ("name", "at", "p", "classes", "scores", "second_order")}
     shared = [given.get(k) for k in ("network", "regularizers", "schedule", "steps", "batch", "dtype", "until")]
     return digest([shared, optimizer, size, loss])
@@ -94,10 +96,10 @@ class _Job:
     @classmethod
     def of(cls, trial: Trial, context: Context) -> _Job:
         for key in trial.settings:
-            if key not in (*_TRAINING, "measure"):
-                raise ValueError(f"settings has {key!r}, expected {', '.join((*_TRAINING, 'measure'))}")
+            if key not in (*_TRAINING, "measure", "keep"):
+                raise ValueError(f"settings has {key!r}, expected {', '.join((*_TRAINING, 'measure', 'keep'))}")
         job = cls.of_settings(trial.settings, trial.seed, context)
-        keep = bool(trial.settings.get("measure"))
+        keep = bool(trial.settings.get("measure") or trial.settings.get("keep"))
         return cls(trial=trial, settings=job.settings, seed=trial.seed, parts=job.parts, keep=keep)
 
     @classmethod

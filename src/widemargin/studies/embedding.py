@@ -1,0 +1,75 @@
+"""The last hidden layer of a network, embedded in the plane, and how compact its classes are there (odn, §4.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from widemargin.data import Samples
+from widemargin.modes import evaluating
+from widemargin.places import unwrap
+from widemargin.types import Labels
+
+
+def measured(network: nn.Module, samples: Samples, *, part: str, seed: int, shown: int) -> dict[str, Any]:
+    """Of the samples of one part ("train", "test"): `between/within <part>`, both variances, and the first points.
+
+    Points are of the curve "embedding", at part, coordinates x and y and the digit.
+    """
+    embedded = tsne(last_hidden(network, samples), seed)
+    labels = samples.y.cpu()
+    between, within = variances(embedded, labels)
+    points = [
+        {"curve": "embedding", "at": {"part": part, "digit": int(digit)}, "x": round(x, 2), "y": round(y, 2)}
+        for (x, y), digit in zip(embedded[:shown].tolist(), labels[:shown].tolist())
+    ]
+    return {
+        f"between/within {part}": between / within if within > 0 else None,
+        f"between {part}": between,
+        f"within {part}": within,
+        "points": points,
+    }
+
+
+def variances(points: Float[Tensor, "samples dims"], labels: Labels) -> tuple[float, float]:
+    """Σ_c n_c‖m_c − m‖²/n and Σ_i ‖z_i − m_{y_i}‖²/n, which add up to the variance of all points.
+
+    Source: odn, Tables 2 and 3, whose names for the two are swapped (errata 5): the first is between classes, the
+    second within them, and the paper's ratio is the first over the second.
+    """
+    z = points.double()
+    centre = z.mean(dim=0)
+    between = within = 0.0
+    for label in labels.unique():
+        mine = z[labels == label]
+        between += len(mine) * float((mine.mean(dim=0) - centre).square().sum())
+        within += float((mine - mine.mean(dim=0)).square().sum())
+    return between / len(z), within / len(z)
+
+
+def last_hidden(network: nn.Module, samples: Samples, batch_size: int = 1000) -> Float[Tensor, "samples features"]:
+    """What enters the last linear layer, on the CPU."""
+    last = [module for module in unwrap(network).modules() if isinstance(module, nn.Linear)][-1]
+    seen: list[Tensor] = []
+    handle = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach().flatten(1).cpu()))
+    weight = next(network.parameters())
+    try:
+        with evaluating(network), torch.no_grad():
+            for x in samples.x.split(batch_size):
+                network(x.to(weight.device, weight.dtype))
+    finally:
+        handle.remove()
+    return torch.cat(seen)
+
+
+def tsne(features: Float[Tensor, "samples features"], seed: int) -> Float[Tensor, "samples 2"]:
+    """t-SNE of scikit-learn with its own settings (perplexity 30, or what few samples allow)."""
+    from sklearn.manifold import TSNE
+
+    # It begins at the principal components, which a dead layer does not have.
+    alive = bool((features.std(dim=0) > 0).any())
+    made = TSNE(perplexity=min(30.0, (len(features) - 1) / 3), init="pca" if alive else "random", random_state=seed)
+    return torch.from_numpy(made.fit_transform(features.double().numpy()))

@@ -1,0 +1,90 @@
+"""O1: test accuracy of four losses on MNIST and CIFAR-10 (odn, §4.1)."""
+
+from __future__ import annotations
+
+from widemargin.studies.effects import Order, Value
+from widemargin.studies.figure import Figure
+from widemargin.studies.odn import data, losses
+from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.settings import overlay
+
+_REPORTED = {
+    "MNIST": {"Xent": 99.09, "hinge": 98.95, "soft hinge": 99.14, "ODN": 99.16},
+    "CIFAR-10": {"Xent": 83.51, "hinge": 82.15, "soft hinge": 81.96, "ODN": 84.61},
+}
+
+
+def _claims(name: str) -> tuple[Claim, ...]:
+    values = tuple(
+        Claim(text=f"{name}, {arm}", effect=Value(metric="accuracy", arm=arm, where={"set": name}), reported=reported)
+        for arm, reported in _REPORTED[name].items()
+    )
+    above = tuple(
+        Claim(
+            text=f"{name}: ODN above {other}",
+            effect=Order(metric="accuracy", ordered=(losses.ODN, other), where={"set": name}),
+            kind="order",
+        )
+        for other in losses.OTHERS
+    )
+    return values + above
+
+
+O1 = Study(
+    id="O1",
+    source="odn, §4.1",
+    title="Accuracy on all data",
+    question="How do the four losses compare where there are as many samples as there can be?",
+    task="classify",
+    arms=losses.arms(),
+    axes={"set": {"MNIST": data.MNIST, "CIFAR-10": data.CIFAR10}, "fraction": data.FRACTIONS},
+    conditions=grid(set=("MNIST", "CIFAR-10"), fraction=(1.0,)),
+    claims=(*_claims("MNIST"), *_claims("CIFAR-10")),
+    figures=(
+        Figure(
+            x="set",
+            y="accuracy",
+            kind="bars",
+            title="Test accuracy of every loss (odn, §4.1)",
+            x_title="data",
+            y_title="test accuracy",
+            percent=True,
+        ),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            of_values={
+                "set": {
+                    "MNIST": overlay(data.SMOKE_MNIST, data.SMOKE),
+                    "CIFAR-10": overlay(data.SMOKE_CIFAR10, data.SMOKE),
+                }
+            },
+            seeds=2,
+            arms=(*losses.PAPER, "ours ODN"),
+            note="digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, no search",
+        ),
+        "quick": Scale(
+            minutes=8,
+            of_values={"set": {"MNIST": overlay(data.QUICK_MNIST, data.QUICK)}},
+            seeds=2,
+            cells=2,
+            only={"set": ("MNIST",)},
+            arms=(*losses.PAPER, "ours ODN"),
+            note="MNIST alone, as mnist-5k; then steps, widths, the search (2 cells); two cores",
+        ),
+        "budget": Scale(
+            minutes=10,
+            of_values={"set": {"MNIST": data.BUDGET}},
+            seeds=3,
+            cells=4,
+            search_at={"set": "MNIST", **data.BUDGET_SEARCH},
+            only={"set": ("MNIST",)},
+            note="CIFAR-10 is left out, then steps are cut from 20,000 to 1,500, then the search to 4 cells at 1 % of "
+            "the training set; the networks are those of O2; one GPU",
+        ),
+        "paper": Scale(minutes=900, seeds=5, cells=6, note="as the paper; one GPU"),
+    },
+    deviations=losses.DEVIATIONS,
+)
+STUDIES = {"O1": O1}

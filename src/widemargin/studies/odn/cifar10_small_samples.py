@@ -1,0 +1,108 @@
+"""O3: CIFAR-10 from 0.5 % of the training set to all of it (odn, §4.2, Fig. 2b)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Gap, Order
+from widemargin.studies.figure import Figure
+from widemargin.studies.odn import data, losses
+from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.settings import overlay
+
+FRACTIONS: dict[float, dict[str, Any]] = {
+    0.005: {"data.train": 225},
+    0.01: {"data.train": 450},
+    0.05: {"data.train": 2250},
+    0.1: {"data.train": 4500},
+    0.25: {"data.train": 11_250},
+    0.5: {"data.train": 22_500},
+    1.0: {"data.train": None},
+}
+LEAST = {"fraction": 0.005}
+_REPORTED = {"Xent": 9.9, "hinge": 10.1, "soft hinge": 13.4}
+
+O3 = Study(
+    id="O3",
+    source="odn, Fig. 2b",
+    title="Small training sets of CIFAR-10",
+    question="Does the optimal margin distribution loss do better than the others where there are few samples?",
+    task="classify",
+    arms=losses.arms(),
+    settings=data.CIFAR10,
+    axes={"fraction": FRACTIONS},
+    conditions=grid(fraction=tuple(FRACTIONS)),
+    claims=(
+        *(
+            Claim(
+                text=f"at 0.5 % of the training set (225 samples), ODN minus {other}",
+                effect=Gap(metric="accuracy", arm=losses.ODN, against=other, where=LEAST),
+                reported=reported,
+            )
+            for other, reported in _REPORTED.items()
+        ),
+        *(
+            Claim(
+                text=f"ODN above {other} at every fraction",
+                effect=Order(metric="accuracy", ordered=(losses.ODN, other)),
+                kind="order",
+            )
+            for other in losses.OTHERS
+        ),
+    ),
+    figures=(
+        Figure(
+            x="fraction",
+            y="accuracy",
+            title="Test accuracy over the share of the training set that is used (odn, Fig. 2b)",
+            x_title="share of the training set",
+            y_title="test accuracy",
+            percent=True,
+            log_x=True,
+        ),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings=overlay(data.SMOKE_CIFAR10, data.SMOKE),
+            of_values={"fraction": {0.005: {"data.train": 40}}},
+            seeds=1,
+            only={"fraction": (0.005, 1.0)},
+            arms=(*losses.PAPER, "ours ODN"),
+            note="synthetic images, a small network, 3 steps, no search",
+        ),
+        "quick": Scale(
+            minutes=12,
+            settings={
+                **data.QUICK,
+                "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 700, "validation": 200},
+                "network": {"widths": (8, 16, 16, 16, 16), "hidden": (64, 64)},
+                "steps": 40,
+            },
+            seeds=2,
+            cells=2,
+            only={"fraction": (0.005, 0.01)},
+            search_at={"fraction": 0.01},
+            arms=(*losses.PAPER, "ours ODN"),
+            note="synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
+            "claims; two cores",
+        ),
+        "budget": Scale(
+            minutes=60,
+            settings={"steps": 3000},
+            seeds=3,
+            cells=4,
+            search_at={"fraction": 0.01},
+            only={"fraction": (0.005, 0.01, 0.1, 1.0)},
+            note="steps cut from 40,000 to 3,000, then fractions to four of seven, then the search to 4 cells at 1 % "
+            "of the training set for all fractions; one GPU",
+        ),
+        "paper": Scale(minutes=3000, seeds=5, cells=6, note="all fractions, each with its own search; one GPU"),
+    },
+    deviations=(
+        *losses.DEVIATIONS,
+        "How AlexNet was adapted to 32 × 32 pixels is not described: see the network's own words.",
+        "The images are not augmented; the paper does not say.",
+    ),
+)
+STUDIES = {"O3": O3}

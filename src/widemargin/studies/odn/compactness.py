@@ -1,0 +1,167 @@
+"""O5 and O6: the last hidden layer by t-SNE, and how compact classes are there (odn, §4.4, Fig. 3, 4, Tables 2, 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Order, Value
+from widemargin.studies.figure import Figure
+from widemargin.studies.odn import data, losses
+from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.settings import overlay
+
+SETS: dict[str, dict[str, Any]] = {
+    "MNIST": overlay(data.MNIST, data.FRACTIONS[0.01]),
+    "CIFAR-10": overlay(data.CIFAR10, {"data.train": 450}),
+}
+"""Models trained on 1 % of the training set (§4.4)."""
+
+_REPORTED = {
+    ("MNIST", "train"): (21.45, 20.96, 30.32, 86.68),
+    ("MNIST", "test"): (15.65, 16.01, 13.3, 21.5),
+    ("CIFAR-10", "train"): (19.52, 13.28, 27.55, 68.77),
+    ("CIFAR-10", "test"): (3.64, 3.34, 3.03, 4.41),
+}
+
+
+def _measure(count: int | None, shown: int) -> dict[str, Any]:
+    return {"measure": [{"kind": "embedding", "of": ("train", "test"), "count": count, "shown": shown}]}
+
+
+def _most_compact(name: str, part: str) -> tuple[Claim, ...]:
+    return tuple(
+        Claim(
+            text=f"{name}, {part}: classes more compact with ODN than with {other}",
+            effect=Order(metric=f"between/within {part}", ordered=(losses.ODN, other), where={"set": name}),
+            kind="order",
+        )
+        for other in losses.OTHERS
+    )
+
+
+def _numbers(name: str, part: str) -> tuple[Claim, ...]:
+    return tuple(
+        Claim(
+            text=f"{name}, {part}, {arm}: variance between classes over variance within them",
+            effect=Value(metric=f"between/within {part}", arm=arm, where={"set": name}),
+            reported=reported,
+            kind="relative",
+        )
+        for arm, reported in zip(losses.PAPER, _REPORTED[name, part], strict=True)
+    )
+
+
+def _scales(seeds: int, shown: int) -> dict[Any, Scale]:
+    arms = (*losses.PAPER, "ours ODN")
+    return {
+        "smoke": Scale(
+            minutes=0.1,
+            settings=_measure(12, min(shown, 5)),
+            of_values={
+                "set": {
+                    "MNIST": overlay(data.SMOKE_MNIST, data.SMOKE, {"data.train": 60}),
+                    "CIFAR-10": overlay(data.SMOKE_CIFAR10, data.SMOKE, {"data.train": 40}),
+                }
+            },
+            seeds=1,
+            arms=arms,
+            note="digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, 12 points",
+        ),
+        "quick": Scale(
+            minutes=8,
+            settings=_measure(300, min(shown, 100)),
+            of_values={"set": {"MNIST": overlay(data.QUICK_MNIST, data.QUICK)}},
+            seeds=min(seeds, 2),
+            cells=2,
+            only={"set": ("MNIST",)},
+            arms=arms,
+            note="MNIST alone, as mnist-5k, 300 points; then steps, widths, the search (2 cells); two cores",
+        ),
+        "budget": Scale(
+            minutes=10,
+            settings=_measure(1000, shown),
+            of_values={"set": {"MNIST": data.BUDGET}},
+            seeds=seeds,
+            cells=4,
+            only={"set": ("MNIST",)},
+            arms=arms,
+            note="CIFAR-10 is left out, then steps are cut from 20,000 to 1,500, then test images to 1,000, then the "
+            "search to 4 cells; the networks are those of O2; one GPU",
+        ),
+        "paper": Scale(minutes=900, settings=_measure(None, shown), seeds=3, cells=6, note="all test images; one GPU"),
+    }
+
+
+def _figures(name: str, part: str, figure: str) -> tuple[Figure, ...]:
+    return tuple(
+        Figure(
+            x="x",
+            y="y",
+            kind="scatter",
+            title=f"{arm}: last hidden layer of {part} images of {name} by t-SNE (odn, {figure})",
+            x_title="first coordinate",
+            y_title="second coordinate",
+            where={"curve": "embedding", "set": name, "part": part, "seed": 0},
+            arms=(arm,),
+            split="digit",
+        )
+        for arm in (*losses.PAPER, "ours ODN")
+    )
+
+
+_DEVIATIONS = (
+    *losses.DEVIATIONS,
+    "The paper does not give its settings of t-SNE: here those of scikit-learn, with perplexity 30.",
+)
+
+O5 = Study(
+    id="O5",
+    source="odn, Fig. 3 and 4",
+    title="The last hidden layer, seen by t-SNE",
+    question="Do classes lie more compactly in the last hidden layer of ODN's network than in that of the others?",
+    task="classify",
+    arms=losses.arms(),
+    axes={"set": SETS},
+    conditions=grid(set=tuple(SETS)),
+    claims=tuple(claim for key in _REPORTED for claim in _most_compact(*key)),
+    figures=tuple(
+        figure
+        for name in SETS
+        for part, number in (("train", "Fig. 3"), ("test", "Fig. 4"))
+        for figure in _figures(name, part, number)
+    ),
+    scales=_scales(seeds=1, shown=300),
+    deviations=(*_DEVIATIONS, "The pictures show the first 300 points of seed 0; the claims are of all points."),
+)
+
+O6 = Study(
+    id="O6",
+    source="odn, Tables 2 and 3",
+    title="Variance between and within classes",
+    question="How large is the variance between classes over that within them, in the plane of t-SNE?",
+    task="classify",
+    arms=losses.arms(),
+    axes={"set": SETS},
+    conditions=grid(set=tuple(SETS)),
+    claims=(
+        *(claim for key in _REPORTED for claim in _numbers(*key)),
+        *(claim for key in _REPORTED for claim in _most_compact(*key)),
+    ),
+    figures=tuple(
+        Figure(
+            x="set",
+            y=f"between/within {part}",
+            kind="bars",
+            title=f"Variance between classes over variance within them, {part} images (odn, Tables 2 and 3)",
+            x_title="data",
+            y_title="between / within",
+        )
+        for part in ("train", "test")
+    ),
+    scales=_scales(seeds=3, shown=0),
+    deviations=(
+        *_DEVIATIONS,
+        "Read with the errata: the rows of Tables 2 and 3 are swapped, and the ratio is between over within.",
+    ),
+)
+STUDIES = {"O5": O5, "O6": O6}

@@ -1,0 +1,104 @@
+"""O7: the density of the margins of MNIST models (odn, §4.5, Fig. 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Order, Value
+from widemargin.studies.figure import Figure
+from widemargin.studies.odn import data, losses
+from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.settings import overlay
+
+ALL = {"fraction": 1.0}
+_REPORTED = {"Xent": 2.38, "hinge": 2.35, "soft hinge": 2.63, "ODN": 3.20}
+
+
+def _measure(points: int, count: int | None = None) -> dict[str, Any]:
+    return {"measure": [{"kind": "density", "grid": (-1.0, 5.0, points), "count": count}]}
+
+
+def _figure(fraction: float, words: str) -> Figure:
+    return Figure(
+        x="margin",
+        y="density",
+        title=f"Density of the margins of test images, trained on {words} (odn, Fig. 5)",
+        x_title="distance to the decision boundary, l_2, linearised",
+        y_title="density",
+        where={"curve": "density", "fraction": fraction},
+    )
+
+
+O7 = Study(
+    id="O7",
+    source="odn, Fig. 5 and §4.5",
+    title="Distribution of the margins",
+    question="Has ODN a large mean margin with a small spread, compared with the other losses?",
+    task="classify",
+    arms=losses.arms(),
+    settings=data.MNIST,
+    axes={"fraction": data.FRACTIONS},
+    conditions=grid(fraction=(1.0, 0.01)),
+    claims=(
+        *(
+            Claim(
+                text=f"mean over standard deviation of the margins, {arm}",
+                effect=Value(metric="margin mean/sd", arm=arm, where=ALL),
+                reported=reported,
+                kind="relative",
+            )
+            for arm, reported in _REPORTED.items()
+        ),
+        *(
+            Claim(
+                text=f"mean over standard deviation: ODN above {other}",
+                effect=Order(metric="margin mean/sd", ordered=(losses.ODN, other), where=ALL),
+                kind="order",
+            )
+            for other in losses.OTHERS
+        ),
+        *(
+            Claim(
+                text=f"standard deviation of the margins: {other} above ODN",
+                effect=Order(metric="margin sd", ordered=(other, losses.ODN), where=ALL),
+                kind="order",
+            )
+            for other in losses.OTHERS
+        ),
+    ),
+    figures=(_figure(1.0, "all images"), _figure(0.01, "1 % of them")),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings=overlay(data.SMOKE_MNIST, data.SMOKE, _measure(5, 50)),
+            seeds=1,
+            arms=(*losses.PAPER, "ours ODN"),
+            note="digits of 8 × 8 pixels, a small network, 3 steps, no search",
+        ),
+        "quick": Scale(
+            minutes=12,
+            settings=overlay(data.QUICK_MNIST, data.QUICK, _measure(61)),
+            seeds=2,
+            cells=2,
+            search_at=data.BUDGET_SEARCH,
+            arms=(*losses.PAPER, "ours ODN"),
+            note="mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
+        ),
+        "budget": Scale(
+            minutes=12,
+            settings=overlay(data.BUDGET, _measure(121)),
+            seeds=3,
+            cells=4,
+            search_at=data.BUDGET_SEARCH,
+            note="steps cut from 20,000 to 1,500, then the search to 4 cells at 1 % of the training set; the networks "
+            "are those of O2; one GPU",
+        ),
+        "paper": Scale(minutes=600, settings=_measure(121), seeds=5, cells=6, note="one GPU"),
+    },
+    deviations=(
+        *losses.DEVIATIONS,
+        "The paper does not say which images the margins are of, nor how many its models were trained on: here test "
+        "images, models trained on all of MNIST for the claims, and on 1 % beside them.",
+    ),
+)
+STUDIES = {"O7": O7}

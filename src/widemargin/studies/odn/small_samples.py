@@ -1,0 +1,88 @@
+"""O2: MNIST from 0.125 % of the training set to all of it (odn, §4.2, Fig. 2a)."""
+
+from __future__ import annotations
+
+from widemargin.studies.effects import Gap, Order
+from widemargin.studies.figure import Figure
+from widemargin.studies.odn import data, losses
+from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.settings import overlay
+
+LEAST = {"fraction": 0.00125}
+_REPORTED = {"Xent": 4.95, "hinge": 6.84, "soft hinge": 3.03}
+
+O2 = Study(
+    id="O2",
+    source="odn, Fig. 2a",
+    title="Small training sets of MNIST",
+    question="Does the optimal margin distribution loss do better than the others where there are few samples?",
+    task="classify",
+    arms=losses.arms(),
+    settings=data.MNIST,
+    axes={"fraction": data.FRACTIONS},
+    conditions=grid(fraction=tuple(data.FRACTIONS)),
+    claims=(
+        *(
+            Claim(
+                text=f"at 0.125 % of the training set (68 samples), ODN minus {other}",
+                effect=Gap(metric="accuracy", arm=losses.ODN, against=other, where=LEAST),
+                reported=reported,
+            )
+            for other, reported in _REPORTED.items()
+        ),
+        *(
+            Claim(
+                text=f"ODN above {other} at every fraction",
+                effect=Order(metric="accuracy", ordered=(losses.ODN, other)),
+                kind="order",
+            )
+            for other in losses.OTHERS
+        ),
+    ),
+    figures=(
+        Figure(
+            x="fraction",
+            y="accuracy",
+            title="Test accuracy over the share of the training set that is used (odn, Fig. 2a)",
+            x_title="share of the training set",
+            y_title="test accuracy",
+            percent=True,
+            log_x=True,
+        ),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings=overlay(data.SMOKE_MNIST, data.SMOKE),
+            seeds=2,
+            only={"fraction": (0.00125, 0.01)},
+            arms=(*losses.PAPER, "ours ODN"),
+            note="digits of 8 × 8 pixels, a small network, 3 steps, no search",
+        ),
+        "quick": Scale(
+            minutes=12,
+            settings=overlay(data.QUICK_MNIST, data.QUICK),
+            seeds=2,
+            cells=2,
+            only={"fraction": (0.00125, 0.01)},
+            search_at=data.BUDGET_SEARCH,
+            arms=(*losses.PAPER, "ours ODN"),
+            note="68 and 550 images of mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
+        ),
+        "budget": Scale(
+            minutes=12,
+            settings=data.BUDGET,
+            seeds=3,
+            cells=4,
+            search_at=data.BUDGET_SEARCH,
+            only={"fraction": (0.00125, 0.01, 1.0)},
+            note="steps cut from 20,000 to 1,500, then fractions to three of nine, then the search to 4 cells at 1 % "
+            "of the training set for all fractions; one GPU",
+        ),
+        "paper": Scale(
+            minutes=900, seeds=5, cells=6, note="all fractions, each with its own search; one GPU, as populations"
+        ),
+    },
+    deviations=losses.DEVIATIONS,
+)
+STUDIES = {"O2": O2}

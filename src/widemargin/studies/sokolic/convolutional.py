@@ -1,0 +1,152 @@
+"""S3: convolutional networks on few MNIST images, three regularizations, two losses (sokolic, Table I)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Gap, Order, Value
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+from widemargin.studies.sokolic import regularized
+
+_DECAYS = (1e-3, 1e-2, 1e-4, 1e-5, 1e-1, 1e-6, 1.0)
+_JACOBIANS = (0.1, 1.0, 0.01, 10.0, 0.001)
+_CLASSIFIER = (0.0, 1e-3, 1e-5)
+
+# loss, layers → samples → no regularization, WD, LM
+_TABLE: dict[tuple[str, int], dict[int, tuple[float, float, float]]] = {
+    ("hinge", 2): {256: (88.37, 89.88, 93.83), 512: (93.99, 94.62, 95.49), 1024: (95.79, 96.57, 97.45)},
+    ("hinge", 3): {256: (87.22, 89.31, 93.22), 512: (93.41, 93.97, 95.76), 1024: (95.46, 96.45, 97.60)},
+    ("CCE", 2): {256: (88.45, 88.45, 92.77), 512: (92.29, 93.14, 95.25), 1024: (95.38, 95.79, 96.89)},
+    ("CCE", 3): {256: (89.05, 89.05, 93.10), 512: (91.81, 93.02, 95.32), 1024: (95.11, 95.86, 97.14)},
+}
+
+
+def _arms() -> tuple[Arm, ...]:
+    found: list[Arm] = []
+    for loss in regularized.LOSSES:
+        found += [
+            regularized.none(loss, name=f"{loss}, no reg."),
+            regularized.weight_decay(loss, name=f"{loss}, WD", penalties=_DECAYS),
+            regularized.large_margin(
+                loss, name=f"{loss}, LM", form="sum", penalties=_JACOBIANS, classifier=_CLASSIFIER
+            ),
+        ]
+    return (*found, regularized.ours())
+
+
+def _of_cells() -> tuple[Claim, ...]:
+    claims = []
+    for (loss, layers), row in _TABLE.items():
+        for samples, (nothing, decay, margin) in row.items():
+            where = {"samples": samples, "layers": layers}
+            words = f"{samples} samples, {layers} layers, {loss}"
+            claims += [
+                Claim(
+                    text=f"{words}: LM minus WD",
+                    effect=Gap(metric="accuracy", arm=f"{loss}, LM", against=f"{loss}, WD", where=where),
+                    reported=round(margin - decay, 2),
+                ),
+                Claim(
+                    text=f"{words}: LM minus no regularization",
+                    effect=Gap(metric="accuracy", arm=f"{loss}, LM", against=f"{loss}, no reg.", where=where),
+                    reported=round(margin - nothing, 2),
+                ),
+                Claim(
+                    text=f"{words}: LM",
+                    effect=Value(metric="accuracy", arm=f"{loss}, LM", where=where),
+                    reported=margin,
+                ),
+            ]
+    return tuple(claims)
+
+
+def _order(text: str, *ordered: str) -> Claim:
+    return Claim(text=text, effect=Order(metric="accuracy", ordered=ordered), kind="order")
+
+
+def _small(steps: int) -> dict[str, Any]:
+    return {
+        "data": {"name": "digits", "validation": 100, "test": 100},
+        "network": {"size": 8, "channels": 2},
+        "batch": 16,
+        "steps": steps,
+    }
+
+
+S3 = Study(
+    id="S3",
+    source="sokolic, Table I",
+    title="Three regularizations of a convolutional network",
+    question="Does the Jacobian regularizer (LM) beat weight decay (WD) with few samples, whatever the loss?",
+    task="classify",
+    arms=_arms(),
+    settings={
+        "data": {"name": "mnist", "validation": 5000},
+        "network": {"name": "sokolic-cnn"},
+        "schedule": {"name": "steps", "at": (0.34, 0.67), "factors": (0.1, 0.05)},
+        "batch": 32,
+    },
+    axes={
+        "samples": {count: {"data.train": count, "steps": 100 * count // 32} for count in (256, 512, 1024)},
+        "layers": "network.layers",
+    },
+    conditions=grid(samples=(256, 512, 1024), layers=(2, 3)),
+    claims=(
+        _order("hinge: LM above WD everywhere", "hinge, LM", "hinge, WD"),
+        _order("CCE: LM above WD everywhere", "CCE, LM", "CCE, WD"),
+        _order("hinge: WD above no regularization everywhere", "hinge, WD", "hinge, no reg."),
+        _order("CCE: WD above no regularization everywhere", "CCE, WD", "CCE, no reg."),
+        _order("hinge above CCE with WD", "hinge, WD", "CCE, WD"),
+        _order("hinge above CCE with LM", "hinge, LM", "CCE, LM"),
+        *_of_cells(),
+    ),
+    figures=(
+        Figure(
+            x="samples",
+            y="accuracy",
+            title="Test accuracy over the number of training samples (sokolic, Table I)",
+            x_title="training samples",
+            y_title="test accuracy",
+            split="layers",
+            percent=True,
+            log_x=True,
+        ),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings=_small(2),
+            of_values={"samples": {count: {"data.train": 60, "steps": 2} for count in (256, 512, 1024)}},
+            seeds=1,
+            note="60 digits of 8 × 8 pixels, 2 channels, 2 steps, no search",
+        ),
+        "quick": Scale(
+            minutes=15,
+            settings={"data": {"name": "mnist-5k", "validation": 500}, "network": {"channels": 6}},
+            of_values={"samples": {256: {"steps": 160}, 512: {"steps": 160}}},
+            seeds=2,
+            cells=2,
+            only={"samples": (256, 512), "layers": (2,)},
+            search_at={"samples": 256, "layers": 2},
+            note="mnist-5k, 6 channels, 160 steps, then 1024 samples and 3 layers are left out, then the search (2 "
+            "cells, at 256 samples); two cores",
+        ),
+        "budget": Scale(
+            minutes=15,
+            of_values={"samples": {256: {"steps": 400}, 1024: {"steps": 1600}}},
+            seeds=3,
+            cells=3,
+            only={"samples": (256, 1024)},
+            search_at={"samples": 256, "layers": 2},
+            note="50 epochs instead of 100, then 512 samples are left out, then the search is cut to 3 cells, at 256 "
+            "samples and 2 layers, without a penalty of the classifier; one GPU",
+        ),
+        "paper": Scale(minutes=300, seeds=5, cells=7, note="a search for each condition; one GPU"),
+    },
+    deviations=(
+        *regularized.DEVIATIONS,
+        "Seven cells a search at paper scale, not the whole grid of both penalties.",
+    ),
+)
+STUDIES = {"S3": S3}

@@ -1,0 +1,127 @@
+"""S2: fully connected networks of 1 to 3 layers, Jacobian regularizer against weight decay (sokolic, Fig. 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Order
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.sokolic import regularized
+
+
+def _set(samples: int, **data: Any) -> dict[str, Any]:
+    return {"data": {"validation": 5000, "train": samples, **data}, "steps": 110 * -(-samples // 128)}
+
+
+SETS: dict[str, dict[str, Any]] = {
+    "MNIST-5000": _set(5000, name="mnist"),
+    "MNIST-20000": _set(20_000, name="mnist"),
+    "CIFAR10-5000": _set(5000, name="cifar10", pca=784),
+    "CIFAR10-20000": _set(20_000, name="cifar10", pca=784),
+}
+"""CIFAR-10 is reduced to 784 dimensions by principal components; 110 epochs each."""
+
+_DECAYS = (1e-4, 1e-3, 1e-5, 1e-2, 1e-6)
+_JACOBIANS = (0.1, 1.0, 0.01, 2.0)
+_CLASSIFIER = (0.0, 1e-3, 1e-5)
+
+_DIGITS = {
+    "data": {"name": "digits", "validation": 100, "train": 100, "test": 100},
+    "network": {"inputs": 64, "first": 8, "higher": 6},
+    "steps": 3,
+}
+_SYNTHETIC = {
+    "data": {
+        "name": "synthetic",
+        "shape": (3, 8, 8),
+        "samples": 120,
+        "pca": 16,
+        "validation": 20,
+        "train": 60,
+        "test": 40,
+    },
+    "network": {"inputs": 16, "first": 8, "higher": 6},
+    "steps": 3,
+}
+
+S2 = Study(
+    id="S2",
+    source="sokolic, Fig. 2",
+    title="Jacobian regularizer against weight decay",
+    question="Does the Jacobian regularizer (LM) beat weight decay (WD) whatever the depth and the data?",
+    task="classify",
+    arms=(
+        regularized.large_margin("hinge", name="LM", form="random", penalties=_JACOBIANS, classifier=_CLASSIFIER),
+        regularized.weight_decay("hinge", name="WD", penalties=_DECAYS),
+        regularized.ours(),
+    ),
+    settings={
+        "network": {"name": "sokolic-mlp"},
+        "schedule": {"name": "steps", "at": (30 / 110, 60 / 110, 90 / 110), "factors": (0.1, 0.01, 0.001)},
+        "batch": 128,
+    },
+    axes={"set": SETS, "layers": "network.layers"},
+    conditions=grid(set=tuple(SETS), layers=(1, 2, 3)),
+    claims=tuple(
+        Claim(
+            text=f"{name}: LM above WD with 1, 2 and 3 layers",
+            effect=Order(metric="accuracy", ordered=("LM", "WD"), where={"set": name, "layers": (1, 2, 3)}),
+            kind="order",
+        )
+        for name in SETS
+    ),
+    figures=tuple(
+        Figure(
+            x="layers",
+            y="accuracy",
+            title=f"{name}: test accuracy over the number of layers (sokolic, Fig. 2{letter})",
+            x_title="number of layers L",
+            y_title="test accuracy",
+            where={"set": name},
+            percent=True,
+        )
+        for name, letter in zip(SETS, "abcd", strict=True)
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings={"batch": 20},
+            of_values={"set": {name: _DIGITS if "MNIST" in name else _SYNTHETIC for name in SETS}},
+            seeds=1,
+            note="digits of 8 × 8 pixels, 16 components of synthetic images for CIFAR-10, 3 steps, no search",
+        ),
+        "quick": Scale(
+            minutes=15,
+            settings={"network": {"first": 128, "higher": 64}},
+            of_values={
+                "set": {"MNIST-5000": {"data": {"name": "mnist-5k", "validation": 500, "train": 2000}, "steps": 500}}
+            },
+            seeds=2,
+            cells=2,
+            only={"set": ("MNIST-5000",)},
+            search_at={"set": "MNIST-5000", "layers": 2},
+            note="2,000 images of mnist-5k alone, then widths, then steps, then the search (2 cells, at 2 layers); "
+            "two cores",
+        ),
+        "budget": Scale(
+            minutes=15,
+            of_arms={"LM": {"regularizers.jacobian.form": "sum"}},
+            of_values={"set": {"MNIST-5000": {"steps": 1100}, "MNIST-20000": {"steps": 2200}}},
+            seeds=3,
+            cells=3,
+            only={"set": ("MNIST-5000", "MNIST-20000")},
+            search_at={"set": "MNIST-5000", "layers": 2},
+            note="CIFAR-10 is left out, then 110 epochs are cut to 27 of 5,000 and 14 of 20,000 samples, then the "
+            "search to 3 cells at 5,000 samples and 2 layers, without a penalty of the classifier; the regularizer "
+            "adds up all class vectors instead of drawing one (10 times as much, on average); one GPU",
+        ),
+        "paper": Scale(minutes=600, seeds=3, cells=5, note="a search for each condition; one GPU"),
+    },
+    deviations=(
+        *regularized.DEVIATIONS,
+        "Five cells a search at paper scale, not the whole grid of both penalties.",
+        "The components of CIFAR-10 are those of all its training images.",
+    ),
+)
+STUDIES = {"S2": S2}

@@ -1,0 +1,56 @@
+"""Settings of a trial, layer by layer; searches that several studies share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from studies import tiny
+from widemargin.studies import catalog, samples, values
+from widemargin.studies.run import plan_of
+from widemargin.studies.schema import Scale
+from widemargin.studies.settings import digest
+from widemargin.studies.tasks import classify
+from widemargin.studies.trial import Context
+from widemargin.training import population
+
+
+def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None:
+    scale = Scale(minutes=1, cells=2, of_values={"noise": {0.1: {"noise": 0.5, "x": 9.0, "y": 1.0}}})
+    plan = plan_of(tiny.study(scale=scale), "budget")
+    calm, noisy = [place for place in plan.places() if place.arm.name == "a"]
+    assert plan.settings(calm, {"x": 1.0}) == {"noise": 0.0, "x": 1.0}
+    assert plan.settings(noisy, {"x": 1.0}) == {"noise": 0.5, "x": 1.0, "y": 1.0}
+    with pytest.raises(ValueError, match="has of_values of 'nois', expected one of"):
+        tiny.study(scale=Scale(minutes=1, of_values={"nois": {}}))
+
+
+def test_a_kept_search_is_found_by_another_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = Context(weights=tmp_path)
+    first = classify.run(tiny.trial("search", keep=True), context)
+    monkeypatch.setattr(population, "fit", lambda *_, **__: pytest.fail("trained again"))
+    assert classify.run(tiny.trial("search"), context) == first
+
+
+def test_studies_of_odn_share_their_networks_at_budget_scale() -> None:
+    def trained(id: str) -> set[str]:
+        """What decides the weights of every network of that study."""
+        plan = plan_of(catalog.study(id), "budget")
+        chosen = {place.name: place.arm.cells(1)[0] for place in plan.places()}
+        trials = [*plan.searches(), *(trial for place in plan.places() for trial in plan.final(place, chosen))]
+        unseen = ("measure", "keep")
+        return {digest([{k: v for k, v in t.settings.items() if k not in unseen}, t.seed]) for t in trials}
+
+    for id in ("O1", "O5", "O6", "O7", "O8"):
+        assert trained(id) <= trained("O2"), id
+
+
+def test_regularizers_by_name_and_principal_components() -> None:
+    named = {"jacobian": {"name": "jacobian", "weight": 0.5}, "classifier": {"name": "classifier", "weight": 0}}
+    assert values.penalties(named) == values.penalties([{"name": "jacobian", "weight": 0.5}])
+    parts = samples.prepare({"name": "digits", "validation": 100, "train": 60, "test": 50, "pca": 10}, seed=0)
+    assert parts.train.x.shape == (60, 10)
+    assert parts.test.x.shape == (50, 10)
+    variance = parts.whole.train.x.var(dim=0)
+    assert bool((variance.diff() < 1e-4).all())  # the largest first
