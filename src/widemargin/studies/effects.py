@@ -33,7 +33,7 @@ class Measured:
         return None if self.sd is None else self.sd / math.sqrt(self.seeds)
 
     @classmethod
-    def of(cls, values: Sequence[float], factor: float = 1.0) -> Measured:
+    def of(cls, values: Sequence[float], factor: float | int = 1.0) -> Measured:
         """Mean and standard deviation of one value a seed."""
         scaled = [float(value) * factor for value in values]
         sd = statistics.stdev(scaled) if len(scaled) > 1 else None
@@ -53,7 +53,7 @@ class Effect(abc.ABC):
         """The arms it speaks of."""
 
     @abc.abstractmethod
-    def of(self, rows: Sequence[Row], factor: float = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
         """The number, times `factor`; None where rows are missing."""
 
 
@@ -70,7 +70,7 @@ class Value(Effect):
         """The one arm."""
         return (self.arm,)
 
-    def of(self, rows: Sequence[Row], factor: float = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
         """Mean over seeds."""
         found = _by_seed(rows, self.metric, self.arm, self.where)
         return Measured.of([statistics.fmean(cells.values()) for cells in found.values()], factor) if found else None
@@ -95,7 +95,7 @@ class Gap(Effect):
         """Both."""
         return self.arm, self.against
 
-    def of(self, rows: Sequence[Row], factor: float = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
         """Mean over seeds of the differences."""
         pairs = _pairs(rows, self)
         return Measured.of([a - b for a, b in pairs], factor) if pairs else None
@@ -117,7 +117,7 @@ class Ratio(Effect):
         """Both."""
         return self.arm, self.against
 
-    def of(self, rows: Sequence[Row], factor: float = 1.0) -> Measured | None:  # noqa: ARG002 (a ratio has no unit)
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:  # noqa: ARG002 (a ratio has no unit)
         """Mean over seeds of the ratios."""
         pairs = _pairs(rows, self)
         return Measured.of([a / b for a, b in pairs]) if pairs and all(b for _, b in pairs) else None
@@ -138,7 +138,7 @@ class Order(Effect):
         """All of them."""
         return self.ordered
 
-    def of(self, rows: Sequence[Row], factor: float = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
         """The mean gap over seeds; `parts` has the gap of every neighbouring pair under every condition."""
         parts, overall = [], []
         for upper, lower in zip(self.ordered, self.ordered[1:]):
@@ -183,7 +183,7 @@ class Custom(Effect):
         """Unknown."""
         return ()
 
-    def of(self, rows: Sequence[Row], factor: float = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
         """Mean over seeds of what the function gives."""
         values = list(self.function(rows))
         return Measured.of(values, factor) if values else None

@@ -1,0 +1,69 @@
+"""What a study may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from studies import tiny
+from widemargin.studies.effects import Gap, Order, Value
+from widemargin.studies.schema import Arm, Claim, Scale, grid
+
+GAP = Gap(metric="accuracy", arm="a", against="b")
+
+
+def test_a_search_is_cut_to_what_differs_least_from_the_first_values() -> None:
+    arm = Arm(name="a", search={"lr": (0.1, 0.2, 0.3), "gamma": (1, 2)})
+    assert arm.grid == 6
+    assert [tuple(cell.values()) for cell in arm.cells(6)] == [
+        (0.1, 1),
+        (0.1, 2),
+        (0.2, 1),
+        (0.2, 2),
+        (0.3, 1),
+        (0.3, 2),
+    ]
+    assert arm.cells(2) == [{"lr": 0.1, "gamma": 1}, {"lr": 0.1, "gamma": 2}]
+    assert Arm(name="a").cells(1) == [{}]
+
+
+def test_a_grid_has_all_combinations() -> None:
+    assert grid(a=(1, 2), b=("x",)) == ({"a": 1, "b": "x"}, {"a": 2, "b": "x"})
+    assert grid() == ({},)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"arms": (Arm(name="a"), Arm(name="a"))}, "two arms of one name"),
+        ({"conditions": ({"other": 1},)}, "has the condition {'other': 1}, but the axes noise"),
+        ({"claims": (Claim(text="", effect=Value(metric="m", arm="c"), reported=1),)}, "names the arm 'c'"),
+        ({"scale": Scale(minutes=1, cells=3)}, "gives every arm 3 search cells, but the grid of 'b' has 2"),
+        ({"scale": Scale(minutes=1, arms=("c",))}, "names the arm 'c', expected one of a, b"),
+        ({"scale": Scale(minutes=1, of_arms={"c": {}})}, "names the arm 'c', expected one of a, b"),
+        ({"scale": Scale(minutes=1, seeds=2)}, "has 2 seeds at paper scale, expected at least 3"),
+        ({"scales": {"smoke": Scale(minutes=1)}}, "has the scales smoke, expected smoke, quick, budget, paper"),
+    ],
+)
+def test_a_study_that_contradicts_itself(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        tiny.study(**changes)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Arm(name="a", search={"x": [1]}), "expected a tuple of values"),
+        (lambda: Arm(name="a", settings={"p": float("inf")}), "settings of arm 'a' has inf"),
+        (lambda: Scale(minutes=1, seeds=0), "seeds is 0, expected an integer >= 1"),
+        (lambda: Claim(text="c", effect=GAP), "reported is None, but kind is 'points'"),
+        (lambda: Claim(text="c", effect=GAP, kind="order"), "kind is 'order', but the effect is"),
+        (lambda: Claim(text="c", effect=Order(metric="m", ordered=("a", "b")), reported=1), "but the effect is"),
+        (lambda: Claim(text="c", effect=GAP, reported=1, kind="percent"), "kind is 'percent', expected 'points'"),
+    ],
+)
+def test_parts_that_can_not_be(make: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
