@@ -1,0 +1,124 @@
+"""E7, E8: attacks on MNIST models that were made on another model (elsayed, §4.2.3 and A.1, Fig. 6, 14 to 16)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from widemargin.studies.effects import Custom, Value
+from widemargin.studies.elsayed import mnist
+from widemargin.studies.elsayed.trained_on_all import (
+    EPSILONS,
+    FROM_CROSS_ENTROPY,
+    above,
+    against_cross_entropy,
+    declare,
+    over_epsilon,
+)
+from widemargin.studies.rows import Row, select
+from widemargin.studies.schema import Claim
+
+AT_TENTH = {"curve": "fgsm from cross-entropy", "epsilon": 0.1}
+ON_CROSS_ENTROPY = {"target": {"arm": "cross-entropy"}}
+
+
+def best_margin(rows: Sequence[Row]) -> list[float]:
+    """The accuracy of the margin model that is best on average, seed by seed."""
+    by_arm = {
+        arm: {row["seed"]: row["accuracy"] for row in select(rows, "accuracy", arm, AT_TENTH)}
+        for arm in (*mnist.ALL_LAYER, *mnist.INPUT_ONLY)
+    }
+    known = [values for values in by_arm.values() if values]
+    return list(max(known, key=lambda values: sum(values.values()) / len(values)).values()) if known else []
+
+
+def best_margin_over_cross_entropy(rows: Sequence[Row]) -> list[float]:
+    """The same, minus cross-entropy's."""
+    own = [row["accuracy"] for row in select(rows, "accuracy", "cross-entropy", AT_TENTH)]
+    return [a - b for a, b in zip(best_margin(rows), own)]
+
+
+E7 = declare(
+    id="E7",
+    source="elsayed, Fig. 6",
+    title="Black-box FGSM from the cross-entropy model",
+    question="Do images that were made to fool the cross-entropy model fool the margin models?",
+    measure=(
+        {
+            "kind": "attack",
+            "attack": "fgsm",
+            "epsilons": EPSILONS,
+            "curve": "fgsm from cross-entropy",
+            **FROM_CROSS_ENTROPY,
+        },
+    ),
+    claims=(
+        Claim(
+            text="at ε = 0.1, cross-entropy",
+            effect=Value(metric="accuracy", arm="cross-entropy", where=AT_TENTH),
+            reported=67.0,
+        ),
+        Claim(text="at ε = 0.1, the best margin model", effect=Custom(function=best_margin), reported=90.0),
+        Claim(
+            text="at ε = 0.1, the best margin model minus cross-entropy",
+            effect=Custom(function=best_margin_over_cross_entropy, baseline=0.0),
+            reported=23.0,
+        ),
+        *against_cross_entropy("fgsm from cross-entropy"),
+    ),
+    figures=(
+        over_epsilon("Test accuracy under FGSM from the cross-entropy model (elsayed, Fig. 6)", AT_TENTH["curve"]),
+    ),
+    deviations=("The cross-entropy model is attacked by itself, as in the paper's figure: white-box.",),
+)
+E8 = declare(
+    id="E8",
+    source="elsayed, Fig. 14, 15 and 16",
+    title="Black-box IFGSM; margin models as attackers",
+    question="The same for IFGSM; and do images that were made to fool a margin model fool the cross-entropy model?",
+    measure=(
+        {
+            "kind": "attack",
+            "attack": "ifgsm",
+            "epsilons": EPSILONS,
+            "curve": "ifgsm from cross-entropy",
+            **FROM_CROSS_ENTROPY,
+        },
+        {
+            "kind": "attack",
+            "attack": "fgsm",
+            "epsilons": EPSILONS,
+            "curve": "fgsm on cross-entropy",
+            **ON_CROSS_ENTROPY,
+        },
+        {
+            "kind": "attack",
+            "attack": "ifgsm",
+            "epsilons": EPSILONS,
+            "curve": "ifgsm on cross-entropy",
+            **ON_CROSS_ENTROPY,
+        },
+    ),
+    claims=(
+        *against_cross_entropy("ifgsm from cross-entropy"),
+        *(
+            above(f"cross-entropy stands {attack.upper()} from {arm} better than its own", arm, "cross-entropy", curve)
+            for attack in ("fgsm", "ifgsm")
+            for curve in (f"{attack} on cross-entropy",)
+            for arm in mnist.ALL_LAYER
+        ),
+    ),
+    figures=(
+        over_epsilon(
+            "Test accuracy under IFGSM from the cross-entropy model (elsayed, Fig. 14)", "ifgsm from cross-entropy"
+        ),
+        over_epsilon(
+            "Accuracy of the cross-entropy model under FGSM from each model (elsayed, Fig. 15)", "fgsm on cross-entropy"
+        ),
+        over_epsilon(
+            "Accuracy of the cross-entropy model under IFGSM from each model (elsayed, Fig. 16)",
+            "ifgsm on cross-entropy",
+        ),
+    ),
+    deviations=("The paper does not give α: here it is ε/10, in 10 steps; orders are asked for at ε = 0.1 and 0.2.",),
+)
+STUDIES = {"E7": E7, "E8": E8}

@@ -1,0 +1,52 @@
+"""E18: the closed form of the distance is exact for affine scores, in every l_p (elsayed, §3.1, eq. 7)."""
+
+from __future__ import annotations
+
+from widemargin.studies.effects import Value
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+
+P: tuple[float | str, ...] = (1.0, 1.25, 1.5, 2.0, 3.0, 10.0, "inf")
+
+E18 = Study(
+    id="E18",
+    source="elsayed, §3.1, eq. 7",
+    title="The closed form of the distance",
+    question="Is |f_i − f_j|/‖∇f_i − ∇f_j‖_q the smallest l_p norm of a step to the boundary, where scores are affine?",
+    task="nearest-boundary",
+    arms=(Arm(name="closed form"),),
+    axes={"norm": "p"},
+    conditions=grid(norm=P),
+    settings={"inputs": 12, "classes": 5, "samples": 10},
+    claims=tuple(
+        Claim(
+            text=f"largest relative difference from a convex solver in l_{p}",
+            effect=Value(metric="error", arm="closed form", where={"norm": p}),
+            reported=0.0,
+            kind="relative",
+            tolerance=1e-6,
+        )
+        for p in P
+    ),
+    figures=(
+        Figure(
+            kind="bars",
+            x="norm",
+            y="error",
+            title="Largest relative difference from a convex solver (elsayed, eq. 7)",
+            x_title="p of the norm",
+            y_title="relative difference",
+            log_y=True,
+        ),
+    ),
+    scales={
+        "smoke": Scale(minutes=0.02, seeds=1, settings={"inputs": 4, "classes": 3, "samples": 2}, note="4 inputs"),
+        "quick": Scale(
+            minutes=0.2, seeds=2, settings={"inputs": 6, "samples": 5}, note="6 inputs, 5 samples; one core"
+        ),
+        "budget": Scale(minutes=1, seeds=3, settings={"samples": 5}, note="5 samples; one core"),
+        "paper": Scale(minutes=2, seeds=3, note="nothing is cut: 12 inputs, 5 classes, 10 samples; one core"),
+    },
+    deviations=("The paper proves it and measures nothing: the networks and samples are random, in double precision.",),
+)
+STUDIES = {"E18": E18}

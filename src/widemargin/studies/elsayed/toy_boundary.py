@@ -1,0 +1,109 @@
+"""E1: two boundaries on toy data in the plane (elsayed, Fig. 1b)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Order, Value
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, Study
+
+PLACES = ("input", "relu1", "relu2", "relu3")
+ADAM = {"name": "adam", "lr": 0.003}
+
+
+def _drawn(samples: bool) -> list[dict[str, Any]]:
+    return [{"kind": "plane", "seeds": [0], "samples": samples}]
+
+
+ARMS = (
+    Arm(
+        name="cross-entropy",
+        settings={"loss": {"name": "cross-entropy"}, "optimizer": ADAM, "measure": _drawn(True)},
+        search={"optimizer.lr": (0.003, 0.01, 0.001), "optimizer.weight_decay": (0.0, 0.01)},
+    ),
+    Arm(
+        name="margin l_2",
+        settings={
+            "loss": {"name": "large-margin", "p": 2.0, "gamma": 1.0, "at": PLACES, "classes": 1, "stabilize": None},
+            "optimizer": ADAM,
+            "measure": _drawn(False),
+        },
+        search={"loss.gamma": (1.0, 0.5, 2.0), "optimizer.lr": (0.003, 0.001)},
+    ),
+    Arm(
+        name="ours l_2",
+        settings={
+            "loss": {"name": "large-margin", "p": 2.0, "gamma": 1.0, "at": PLACES, "classes": 1},
+            "optimizer": ADAM,
+            "measure": _drawn(False),
+        },
+        search={"loss.gamma": (1.0, 0.5, 2.0), "optimizer.lr": (0.003, 0.001)},
+        ours=True,
+    ),
+)
+
+E1 = Study(
+    id="E1",
+    source="elsayed, Fig. 1b",
+    title="Two boundaries",
+    question="Of two networks that are right on all training samples, is the one trained for margins better on others?",
+    task="classify",
+    arms=ARMS,
+    settings={
+        "data": {"name": "toy", "validation": 200, "train": 20, "balanced": True},
+        "network": {"name": "elsayed-toy"},
+        "steps": 10_000,
+        "batch": None,
+    },
+    claims=(
+        Claim(
+            text="margin above cross-entropy on test data",
+            effect=Order(metric="accuracy", ordered=("margin l_2", "cross-entropy")),
+            kind="order",
+        ),
+        *(
+            Claim(text=f"{arm}: training accuracy", effect=Value(metric="train accuracy", arm=arm), reported=100.0)
+            for arm in ("cross-entropy", "margin l_2")
+        ),
+    ),
+    figures=(
+        Figure(
+            kind="scatter",
+            x="x1",
+            y="x2",
+            title="The boundaries of the first seed, and its training samples (elsayed, Fig. 1b)",
+            x_title="first coordinate",
+            y_title="second coordinate",
+            where={"curve": "plane"},
+            split="what",
+        ),
+        Figure(kind="bars", x="arm", y="accuracy", title="Test accuracy", y_title="test accuracy", percent=True),
+    ),
+    scales={
+        "smoke": Scale(minutes=0.1, settings={"steps": 3, "network": {"width": 4}}, seeds=1, note="3 steps, width 4"),
+        "quick": Scale(
+            minutes=3,
+            settings={"steps": 1000},
+            seeds=5,
+            cells=2,
+            search_seeds=2,
+            note="1,000 steps, then seeds; 2 cores",
+        ),
+        "budget": Scale(minutes=8, settings={"steps": 3000}, seeds=10, cells=4, search_seeds=3, note="3,000 steps"),
+        "paper": Scale(
+            minutes=25,
+            seeds=10,
+            cells=6,
+            search_seeds=5,
+            note="nothing is cut: 10,000 steps; two cores, with the engine population",
+        ),
+    },
+    deviations=(
+        "The paper says nothing of its toy data: here two half-moons, 20 samples to train on, others for every seed.",
+        "The paper gives no settings for this figure: here three hidden layers of 32 units, Adam on all samples at "
+        "once, the l_2 margin of logits at the input and the hidden layers.",
+        "Hyperparameters are chosen on 200 samples that are not trained on, 6 cells for each loss.",
+    ),
+)
+STUDIES = {"E1": E1}

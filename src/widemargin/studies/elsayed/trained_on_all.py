@@ -1,0 +1,129 @@
+"""The eight models trained on all of MNIST, which E2 and E5 to E9 share: trained once, measured six times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from widemargin.studies.effects import Order
+from widemargin.studies.elsayed import mnist
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study
+from widemargin.studies.settings import overlay
+
+EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+TOLD = (0.1, 0.2)
+"""The sizes at which orders of arms are asked for: larger attacks take all networks down to guessing."""
+
+FROM_CROSS_ENTROPY = {"source": {"arm": "cross-entropy"}}
+COUNTS: dict[ScaleName, int | None] = {"smoke": 20, "quick": 500, "budget": 2000, "paper": None}
+"""How many test images the attacks see."""
+
+
+def declare(
+    *,
+    id: str,
+    source: str,
+    title: str,
+    question: str,
+    measure: Sequence[Mapping[str, Any]],
+    claims: tuple[Claim, ...],
+    figures: tuple[Figure, ...],
+    more_arms: tuple[Arm, ...] = (),
+    more_of_arms: Mapping[ScaleName, Mapping[str, Mapping[str, Any]]] | None = None,
+    deviations: tuple[str, ...] = (),
+) -> Study:
+    """A study of these models that measures `measure`."""
+    arms = (*mnist.EIGHT, *more_arms)
+    one_class = mnist.one_class(arms)
+    extra = more_of_arms or {}
+    names = tuple(arm.name for arm in arms)
+
+    def of_arms(scale: ScaleName) -> dict[str, Any]:
+        return {**(one_class if scale != "paper" else {}), **extra.get(scale, {})}
+
+    def cut(scale: ScaleName, settings: Mapping[str, Any]) -> dict[str, Any]:
+        fewer: dict[str, Any] = {} if COUNTS[scale] is None else {"count": COUNTS[scale]}
+        sizes = {"epsilons": TOLD} if scale == "smoke" else {}
+        return overlay(
+            settings, {"measure": [{**one, **fewer, **(sizes if "epsilons" in one else {})} for one in measure]}
+        )
+
+    return Study(
+        id=id,
+        source=source,
+        title=title,
+        question=question,
+        task="classify",
+        arms=arms,
+        settings={**mnist.SETTINGS, "keep": True},
+        claims=claims,
+        figures=figures,
+        scales={
+            "smoke": Scale(
+                minutes=0.1,
+                settings=cut("smoke", mnist.SMALL),
+                of_arms=of_arms("smoke"),
+                seeds=1,
+                note="digits of 8 × 8 pixels, a small network, 2 steps, one other class",
+            ),
+            "quick": Scale(
+                minutes=10,
+                settings=cut("quick", mnist.QUICK),
+                of_arms=of_arms("quick"),
+                seeds=2,
+                cells=2,
+                arms=tuple(
+                    n for n in names if n not in ("hinge", "margin l_1, input", "margin l_2, input", "ours l_1")
+                ),
+                note="2,000 images of mnist-5k, smaller networks, 400 steps, one other class, 500 test images; 2 cores",
+            ),
+            "budget": Scale(
+                minutes=3,
+                settings=cut("budget", {"steps": 1500}),
+                of_arms=of_arms("budget"),
+                seeds=2,
+                cells=2,
+                note="cut in this order: margins against one other class instead of 9, 1,500 steps instead of 50,000, "
+                "2 search cells instead of 8, 2 seeds, attacks on the first 2,000 test images; one H200, with the "
+                "engine population; E2 and E5 to E9 train once together",
+            ),
+            "paper": Scale(
+                minutes=3000,
+                settings=cut("paper", {}),
+                of_arms=of_arms("paper"),
+                seeds=3,
+                cells=8,
+                note="nothing is cut; one GPU",
+            ),
+        },
+        deviations=(*mnist.DEVIATIONS, *deviations),
+    )
+
+
+def above(text: str, upper: str, lower: str, curve: str, **where: Any) -> Claim:
+    """`upper` has the higher accuracy at each of the sizes that are asked for."""
+    return Claim(
+        text=text,
+        effect=Order(metric="accuracy", ordered=(upper, lower), where={"curve": curve, **(where or {"epsilon": TOLD})}),
+        kind="order",
+    )
+
+
+def against_cross_entropy(curve: str, arms: Sequence[str] = mnist.ALL_LAYER, **where: Any) -> tuple[Claim, ...]:
+    """Every one of `arms` above cross-entropy."""
+    return tuple(above(f"{arm} above cross-entropy", arm, "cross-entropy", curve, **where) for arm in arms)
+
+
+def over_epsilon(title: str, curve: str, arms: tuple[str, ...] | None = None) -> Figure:
+    """Accuracy over the size of an attack."""
+    return Figure(
+        x="epsilon",
+        y="accuracy",
+        title=title,
+        x_title="ε",
+        y_title="test accuracy",
+        where={"curve": curve},
+        arms=arms,
+        percent=True,
+    )

@@ -1,0 +1,113 @@
+"""The closed form of the distance for affine scores, against a convex solver that knows nothing of it (elsayed, §3.1).
+
+Settings: `inputs`, `classes`, `samples` of a random affine network and random points, and `p`, the norm.
+
+Row: `error`, the largest relative difference between `margins.distance` and the solver's shortest way to the boundary,
+over all samples and all other classes; `problems`, how many there were. The solver is scipy's linear programming for
+p = 1 and ∞; between them it minimises ‖δ‖_p^p over the solutions of aᵀδ = c, a smooth convex function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from widemargin import margins, norms, places
+from widemargin.data.seeds import generator
+from widemargin.studies.trial import Context, Trial
+from widemargin.studies.values import argument
+
+VERSION = 1
+_KEYS = ("inputs", "classes", "samples", "p")
+Vector = NDArray[np.float64]
+
+
+def run(trial: Trial, context: Context) -> dict[str, Any]:  # noqa: ARG001 (it is small: always on the CPU)
+    """All problems of one seed."""
+    given = _checked(trial.settings)
+    p = float(argument(given["p"]))
+    draw = generator("affine", trial.seed)
+    inputs, classes, samples = given["inputs"], given["classes"], given["samples"]
+    network = nn.Linear(inputs, classes, dtype=torch.float64)
+    with torch.no_grad():
+        network.weight.copy_(torch.randn(classes, inputs, generator=draw, dtype=torch.float64))
+        network.bias.copy_(torch.randn(classes, generator=draw, dtype=torch.float64))
+    x = torch.randn(samples, inputs, generator=draw, dtype=torch.float64)
+    y = torch.randint(classes, (samples,), generator=draw)
+    with places.watch(network, ("input",)) as at:
+        scores = network(x)
+    found = margins.distance(scores, y, at=at, p=p, classes="all", aggregate="none")["input"]
+    answers = scores.detach()
+    order = answers.scatter(1, y[:, None], -math.inf).argsort(dim=1, descending=True)[:, : classes - 1]
+    errors = []
+    for row in range(samples):
+        for value, other in zip(found[row].tolist(), order[row].tolist()):
+            a = (network.weight[y[row]] - network.weight[other]).detach().numpy()
+            c = float(answers[row, other] - answers[row, y[row]])
+            exact = math.copysign(shortest(a, c, p), -c)
+            errors.append(abs(value - exact) / abs(exact))
+    return {"error": max(errors), "problems": len(errors)}
+
+
+def shortest(a: Vector, c: float, p: float) -> float:
+    """min ‖δ‖_p subject to aᵀδ = c, by a solver."""
+    norms.check_p(p)
+    if p in (1, math.inf):
+        return _linear_programme(a, c, p)
+    return _descent(a, c, p)
+
+
+def _linear_programme(a: Vector, c: float, p: float) -> float:
+    from scipy.optimize import linprog
+
+    n = len(a)
+    if p == 1:  # δ = u − v with u, v ≥ 0: minimise Σ(u + v)
+        solved = linprog(np.ones(2 * n), A_eq=np.concatenate([a, -a])[None], b_eq=[c], bounds=(0, None))
+    else:  # minimise t with −t ≤ δ_j ≤ t
+        eye, ones = np.eye(n), np.ones((n, 1))
+        solved = linprog(
+            np.concatenate([np.zeros(n), [1.0]]),
+            A_ub=np.block([[eye, -ones], [-eye, -ones]]),
+            b_ub=np.zeros(2 * n),
+            A_eq=np.concatenate([a, [0.0]])[None],
+            b_eq=[c],
+            bounds=[(None, None)] * n + [(0, None)],
+        )
+    if solved.status != 0:
+        raise RuntimeError(f"the linear programme was not solved: {solved.message}")
+    return float(solved.fun)
+
+
+def _descent(a: Vector, c: float, p: float) -> float:
+    from scipy.linalg import null_space
+    from scipy.optimize import minimize
+
+    start = a * (c / (a @ a))
+    size = float(np.abs(start).max())
+    along = null_space(a[None])  # all solutions are start + along·z
+
+    def objective(z: Vector) -> tuple[float, Vector]:
+        delta = start / size + along @ z
+        gradient = p * np.sign(delta) * np.abs(delta) ** (p - 1)
+        return float((np.abs(delta) ** p).sum()), along.T @ gradient
+
+    solved = minimize(
+        objective,
+        np.zeros(along.shape[1]),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 500, "ftol": 1e-13, "gtol": 1e-10, "maxcor": 30},
+    )
+    return size * float(solved.fun) ** (1 / p)
+
+
+def _checked(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    if set(settings) != set(_KEYS):
+        raise ValueError(f"settings has {', '.join(settings)}, expected {', '.join(_KEYS)}")
+    return settings
