@@ -4,8 +4,9 @@
     python benchmarks/population.py                      # a CPU, in small form
 
 Batches are drawn, and weights moved, in every step; one by one means a plain loop with a torch optimizer, compiled into
-nothing. On a GPU one network in a CUDA graph stands beside it, and matrix products use TF32 everywhere, as cuDNN's
-convolutions do by default. Rows are printed as they come, and written to results/bench-population.json.
+nothing. On a GPU one network in a CUDA graph stands beside it, populations run with and without a graph, and matrix
+products use TF32 everywhere, as cuDNN's convolutions do by default. Rows are printed as they come, and written to
+results/bench-population.json.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from widemargin.margins.distance import Linearization
 from widemargin.provenance import provenance
 from widemargin.training import Nero, Sgd, population
 from widemargin.training.population.batches import samples_of
-from widemargin.training.population.convolutions import CONVOLUTIONS, Convolutions
+from widemargin.training.population.convolutions import Convolutions, forms
 from widemargin.training.population.run import Plan, Run
 from widemargin.training.schedules import Constant
 
@@ -51,7 +52,7 @@ class Bench:
             torch.cuda.reset_peak_memory_stats(self.device)
         try:
             step = make()
-            for _ in range(3):
+            for _ in range(5):  # the fourth records a graph, where there is one
                 step()
             times: list[float] = []
             begin = time.perf_counter()
@@ -171,8 +172,8 @@ def graphed(plan: Plan, of: Callable[[nn.Module, Tensor, Tensor], Tensor], lr: f
     return step
 
 
-def together(plan: Plan, size: int, form: Convolutions = "grouped") -> Callable[[], None]:
-    run = Run(plan, range(size), form)
+def together(plan: Plan, size: int, form: Convolutions = "grouped", *, graph: bool = False) -> Callable[[], None]:
+    run = Run(dataclasses.replace(plan, graph=graph), range(size), form)
     return lambda: run.advance(lambda *_: None)
 
 
@@ -184,8 +185,9 @@ def show_operations(step: Callable[[], None], device: torch.device) -> None:
     with torch.profiler.profile(activities=activities) as seen:
         for _ in range(3):
             step()
-    by = "self_cuda_time_total" if device.type == "cuda" else "self_cpu_time_total"
-    print(seen.key_averages().table(sort_by=by, row_limit=12, max_name_column_width=70))
+    by = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    for event in sorted(seen.key_averages(), key=lambda event: -getattr(event, by))[:16]:
+        print(f"    {getattr(event, by) / 3e3:9.3f} ms {event.count / 3:6.1f} × {event.key[:90]}")
 
 
 def cnns(bench: Bench, *, small: bool) -> None:
@@ -201,11 +203,22 @@ def cnns(bench: Bench, *, small: bool) -> None:
         bench.row(case, "one by one, eager", 1, partial(eager, plan))
         if bench.device.type == "cuda":
             bench.row(case, "one network, CUDA graph", 1, partial(graphed, plan, plain, 1e-3))
-        for form in CONVOLUTIONS:
-            for size in (count // 4, count):
-                bench.row(case, f"{size} at once, {form}", size, partial(together, plan, size, form))
-                if bench.profile and size == count:
-                    show_operations(together(plan, size, form), bench.device)
+        for form in forms(plan.networks[0], bench.device):
+            for graph in (False, True) if bench.device.type == "cuda" else (False,):
+                for size in (count // 4, count) if form != "matmul" else (count,):
+                    way = f"{size} at once, {form}" + (", graph" if graph else "")
+                    bench.row(case, way, size, partial(together, plan, size, form, graph=graph))
+                if bench.profile:
+                    show_operations(together(plan, count, form, graph=graph), bench.device)
+        chosen_row(bench, case, plan)
+
+
+def chosen_row(bench: Bench, case: str, plan: Plan) -> None:
+    """What `population.fit` would take, by measuring."""
+    chosen = population.chunks.choose(dataclasses.replace(plan, steps=10_000), size=None, convolutions=None)
+    graph = bench.device.type == "cuda"
+    way = f"chosen: {chosen.size} at once" + (f", {chosen.convolutions}" if "CNN" in case else "")
+    bench.row(case, way, chosen.size, partial(together, plan, chosen.size, chosen.convolutions, graph=graph))
 
 
 def mlps(bench: Bench, *, small: bool) -> None:
@@ -225,8 +238,10 @@ def mlps(bench: Bench, *, small: bool) -> None:
         for size in (1, 4, 16, 64):
             if size <= count:
                 bench.row(case, f"{size} at once", size, partial(together, plan, size))
-        chosen = population.chunks.choose(dataclasses.replace(plan, steps=10_000), size=None, convolutions=None)
-        bench.row(case, f"chosen: {chosen.size} at once", chosen.size, partial(together, plan, chosen.size))
+        if bench.device.type == "cuda":
+            for size in (1, count):
+                bench.row(case, f"{size} at once, graph", size, partial(together, plan, size, graph=True))
+        chosen_row(bench, case, plan)
 
 
 def twins(bench: Bench, *, small: bool) -> None:
@@ -239,6 +254,8 @@ def twins(bench: Bench, *, small: bool) -> None:
     case = f"twins, depth 7, width {width}"
     bench.row(case, "one by one, eager", 1, partial(eager, plan))
     ms = bench.row(case, f"{count} at once", count, partial(together, plan, count))
+    if bench.device.type == "cuda":
+        ms = bench.row(case, f"{count} at once, graph", count, partial(together, plan, count, graph=True))
     if bench.profile:
         show_operations(together(plan, count), bench.device)
     print(f"{case}: {ms * count:.1f} ms for a full-batch step of all {count}")

@@ -57,6 +57,8 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
         raise ValueError(f"labels has {len(labels)} entries, but scores has {len(scores)} samples")
     if labels.device != scores.device:
         raise ValueError(f"labels is on {labels.device}, but scores is on {scores.device}")
+    if _is_recorded(labels):
+        return
     if is_binary(scores):
         _check_signs(labels)
     else:
@@ -65,6 +67,8 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
 
 def check_finite(tensor: Tensor, name: str) -> None:
     """Raise a `ValueError` that names the first sample of `tensor` with a NaN or an infinity."""
+    if _is_recorded(tensor):
+        return
     bad = ~torch.isfinite(tensor.detach()).flatten(1 if tensor.ndim > 1 else 0)
     rows = bad.any(dim=1) if bad.ndim > 1 else bad
     if bool(rows.any()):
@@ -73,6 +77,11 @@ def check_finite(tensor: Tensor, name: str) -> None:
         raise ValueError(
             f"{name} has {value[~torch.isfinite(value)][0].item()} at index {index}, expected finite numbers"
         )
+
+
+def _is_recorded(tensor: Tensor) -> bool:
+    """Whether a CUDA graph is being recorded: there are no values to look at, and whoever records it looks at them."""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _check_signs(labels: Tensor) -> None:

@@ -333,3 +333,30 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, start:
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("shape", [(300, 2), (70, 25), (1000, 500), (33, 784), (3, 5000), (2, 20_000)])
+@pytest.mark.parametrize("lr", [0.01, 3.0])
+def test_cuda_the_fused_step_is_the_step(shape: tuple[int, int], lr: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one kernel as in many, with rows without gradients and ones that come after a long silence."""
+    torch.manual_seed(0)
+    start = torch.randn(shape, device="cuda")
+    gradients = [torch.randn_like(start) * 10.0 ** (2 - k % 5) for k in range(6)]
+    for k, gradient in enumerate(gradients):
+        gradient[0] = 0
+        gradient[1] *= float(k > 3)
+    found = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr("widemargin.optim.nero._can_be_fused", lambda *_: False)
+        weight = nn.Parameter(start.clone())
+        optimizer = Nero([weight], lr=lr)
+        for gradient in gradients:
+            weight.grad = gradient.clone()
+            optimizer.step()
+        found.append(weight.detach().clone())
+        rows = weight.detach().double()
+        assert rows.mean(dim=1).abs().max() <= 1e-6
+        assert (rows.norm(dim=1) - 1).abs().max() <= 1e-6
+    assert (found[0] - found[1]).abs().max() <= 1e-6

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, overload
 
 import torch
@@ -19,6 +21,7 @@ from widemargin.optim.rows import as_rows, check_layout, from_rows
 # Below this many numbers, tensors of one fan-in are copied into one matrix: dispatch costs more than the copies do.
 _SMALL = {"cpu": 1 << 13}
 _SMALL_ELSEWHERE = 1 << 21
+_LONGEST_FUSED = 1 << 14
 
 
 class Nero(torch.optim.Optimizer):
@@ -129,26 +132,51 @@ def advance_(
     v: Float[Tensor, " rows"],
     scale: Float[Tensor, " rows"] | float,
     *,
-    lr: float | int,
+    lr: float | int | Tensor,
     beta: float | int,
-    step: int,
+    step: int | Tensor,
     constrained: bool,
 ) -> None:
-    """Step number `step` (from 1) of the rule above, in place on `rows` and `v`."""
-    v.mul_(beta).add_(_lengths(gradient).square_(), alpha=1 - beta)
-    speed = (torch.where(v > 0, (v / (1 - beta**step)).rsqrt(), 0.0) * scale).unsqueeze(1)
-    if not constrained:
-        rows.addcmul_(gradient, speed, value=-lr)
+    """Step number `step` (from 1) of the rule above, in place on `rows` and `v`.
+
+    `lr` and `step` are numbers, or, for a step that a CUDA graph repeats, tensors of one number each.
+    """
+    if constrained and _can_be_fused(rows, gradient):
+        from widemargin.optim import fused
+
+        fused.advance_(rows, gradient, v, lr * (1 - beta**step) ** 0.5 * scale, beta=beta)
         return
-    new = torch.addcmul(rows, gradient, speed, value=-lr)
+    v.mul_(beta).add_(_lengths(gradient).square_(), alpha=1 - beta)
+    speed = (torch.where(v > 0, (v / (1 - beta**step)).rsqrt(), 0.0) * scale * lr).unsqueeze(1)
+    if not constrained:
+        rows.addcmul_(gradient, speed, value=-1)
+        return
+    new = torch.addcmul(rows, gradient, speed, value=-1)
     # A row moves by at most lr/√(1−β), where a gradient comes after a long silence. What such a step adds to the mean
     # of the row is rounded at its own size, and the row itself may become short: subtracting the mean leaves that
     # rounding, subtracting it again does not.
-    for _ in range(1 if lr <= 0.9 * math.sqrt(1 - beta) else 2):
+    for _ in range(1 if not isinstance(lr, Tensor) and lr <= 0.9 * math.sqrt(1 - beta) else 2):
         new.sub_(new.mean(dim=1, keepdim=True))
     length = _lengths(new).unsqueeze(1)
     stays = length == 0
     rows.mul_(stays).addcmul_(new, length.masked_fill_(stays, 1.0).reciprocal_())
+
+
+@cache
+def has_triton() -> bool:
+    """Whether kernels for GPUs can be written here; torch brings Triton along where it knows CUDA."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def _can_be_fused(rows: Tensor, gradient: Tensor) -> bool:
+    """Whether `fused` knows how to: rows of float32 that lie in one piece, short enough for the registers of a GPU."""
+    return (
+        rows.device.type == "cuda"
+        and rows.dtype == gradient.dtype == torch.float32
+        and 1 < rows.shape[1] <= _LONGEST_FUSED
+        and rows.stride(1) == gradient.stride(1) == 1
+        and has_triton()
+    )
 
 
 def _lengths(rows: Tensor) -> Tensor:

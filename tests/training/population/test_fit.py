@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,11 @@ CASES: dict[str, dict[str, Any]] = {
     "momentum": {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.05, momentum=0.9, weight_decay=0.01)},
     "nesterov": {"loss": losses.SoftHinge(), "optimizer": Sgd(lr=0.05, momentum=0.9, nesterov=True)},
     "adam": {"loss": losses.CrossEntropy(), "optimizer": Adam(lr=0.01, weight_decay=0.1), "schedule": Cosine()},
+    "rmsprop": {"loss": losses.CrossEntropy(), "optimizer": RmsProp(lr=0.003), "schedule": Cosine()},
+    "rmsprop with momentum": {
+        "loss": MARGIN,
+        "optimizer": RmsProp(lr=0.002, alpha=0.9, momentum=0.8, weight_decay=0.02, eps=1e-3),
+    },
     "nero": {"loss": losses.Target(alpha=2.0), "optimizer": Nero(lr=0.02), "schedule": Exponential(factor=0.95)},
     "margin": {"loss": MARGIN, "optimizer": Sgd(lr=0.05)},
     "margin as printed": {"loss": losses.odn(stabilize=None), "optimizer": Sgd(lr=0.001, momentum=0.9)},
@@ -84,7 +90,7 @@ def test_everything_may_differ(kind: str) -> None:
             assert done.losses[k] == pytest.approx(value, rel=1e-10)
 
 
-@pytest.mark.parametrize("optimizer", [Adam, Nero])
+@pytest.mark.parametrize("optimizer", [Adam, Nero, RmsProp, partial(RmsProp, momentum=0.5)])
 def test_learning_rates_may_differ(optimizer: Any) -> None:
     given, data = networks(CNN), samples()
     rates = [optimizer(lr=0.003 * (k + 1)) for k in range(3)]
@@ -151,7 +157,9 @@ def test_chunks_change_nothing(chunk: int) -> None:
     assert max(difference(a, b) for a, b in zip(whole.networks, parts.networks)) < 1e-10
 
 
-@pytest.mark.parametrize("optimizer", [Adam(lr=0.03), Nero(lr=0.02), Sgd(lr=0.02, momentum=0.5)])
+@pytest.mark.parametrize(
+    "optimizer", [Adam(lr=0.03), Nero(lr=0.02), RmsProp(lr=0.0003, momentum=0.5), Sgd(lr=0.02, momentum=0.5)]
+)
 def test_a_network_that_is_done_is_left_as_it_is(optimizer: Any) -> None:
     given, data = networks(BN_CNN, 4), [samples(seed=k % 2) for k in range(4)]
     setting: dict[str, Any] = {"steps": 40, "batch_size": 8, "until": 0.35}
@@ -265,7 +273,7 @@ GOOD: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1),
         ({"loss": [losses.CrossEntropy()]}, ValueError, "loss has 1 entries, but there are 3 networks"),
         ({"loss": losses.CrossEntropy}, TypeError, "loss is <class"),
         ({"loss": losses.Target(alpha=(1.0, 2.0))}, ValueError, "loss 0 has 2 alphas, expected"),
-        ({"optimizer": RmsProp()}, TypeError, "expected training.Sgd, Adam or Nero"),
+        ({"optimizer": print}, TypeError, "expected training.Sgd, Adam, RmsProp or Nero for a population"),
         ({"optimizer": [Sgd(lr=1.0)] * 2 + [Adam()]}, ValueError, "expected to differ in lr alone"),
         ({"seeds": [1, 2]}, ValueError, "seeds has 2 entries, but there are 3 networks"),
         ({"seeds": [1, 2, 3.0]}, TypeError, "seeds has 3.0, expected integers"),

@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.modes import evaluating
-from widemargin.training.population.convolutions import CONVOLUTIONS, Convolutions, is_plain
+from widemargin.training.population.convolutions import Convolutions
+from widemargin.training.population.convolutions import forms as known_forms
+from widemargin.training.population.graph import WARM
 from widemargin.training.population.run import Plan, Run
 
 _PART_FOR_MEASURING = 0.05
@@ -38,7 +40,7 @@ class Chunk:
 
 def choose(plan: Plan, *, size: int | None, convolutions: Convolutions | None) -> Chunk:
     """The fastest chunk for `plan`, with its size or its convolutions as asked for, where they are."""
-    forms = _forms(plan) if convolutions is None else (convolutions,)
+    forms = known_forms(plan.networks[0], plan.device) if convolutions is None else (convolutions,)
     if size is not None and (len(forms) == 1 or size == 1):
         return Chunk(size=min(size, len(plan)), convolutions=forms[0])
     key = _key(plan, size, forms)
@@ -98,6 +100,8 @@ def available(device: torch.device) -> float:
 def seconds(plan: Plan, size: int, form: Convolutions) -> float:
     """The time of a step of one network, where `size` of them train at once: of copies, for a few steps."""
     run = Run(dataclasses.replace(plan, until=None), range(size), form)
+    while run.no_graph is None and run.graphs is None and run.step < 4 * WARM:  # what comes before a graph is recorded
+        run.advance(lambda *_: None)
     times: list[float] = []
     while len(times) < 1 + _TIMED or (sum(times[1:]) < 0.1 and len(times) < 50):
         start = time.perf_counter()
@@ -114,6 +118,7 @@ def _measured(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: 
     """The fastest of the sizes up to `most` (or of the forms alone), or None where the training is too short for it."""
     allowed = _PART_FOR_MEASURING * len(plan) * plan.steps / (1 + _TIMED)  # network-steps, as slow as one by one
     best: tuple[float, Chunk] | None = None
+    alone: tuple[float, Chunk] | None = None
     for size in [most] if fixed else list(_sizes(most)):
         tried = forms if size > 1 else forms[:1]  # one network alone has no convolutions to put together
         allowed -= size * len(tried)
@@ -132,14 +137,32 @@ def _measured(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: 
         if best is not None and fastest[0] > 1.5 * best[0]:  # less may be noise
             break
         best = fastest if best is None or fastest[0] < best[0] else best
-    return None if best is None else best[1]
+        alone = alone or (fastest if size == 1 else None)
+    if best is None:
+        return None
+    if alone is not None and best[0] < alone[0] < 1.5 * best[0] and allowed >= 2 * (best[1].size + 1):
+        return _duel(plan, alone, best)
+    return best[1]
+
+
+def _duel(plan: Plan, alone: tuple[float, Chunk], together: tuple[float, Chunk]) -> Chunk:
+    """Where the gain is small it may be luck: both once more, and together only if that is faster again."""
+    times = []
+    for before, chunk in (alone, together):
+        try:
+            times.append(before + seconds(plan, chunk.size, chunk.convolutions))
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            return alone[1]
+    return together[1] if times[1] < 0.97 * times[0] else alone[1]
 
 
 def _guess(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk:
     """For a training so short that it is over before anything is measured."""
     on_gpu = plan.device.type == "cuda"
     size = most if fixed or on_gpu else min(most, 16)
-    form = "matmul" if on_gpu and "matmul" in forms else forms[0]
+    form = forms[-1] if on_gpu else forms[0]
     return Chunk(size=size if fixed else min(size, room(plan)), convolutions=form)
 
 
@@ -149,11 +172,6 @@ def _sizes(most: int) -> Iterator[int]:
         yield size
         size *= 4
     yield most
-
-
-def _forms(plan: Plan) -> tuple[Convolutions, ...]:
-    plain = any(isinstance(m, nn.Conv2d) and is_plain(m) for m in plan.networks[0].modules())
-    return CONVOLUTIONS if plain else ("grouped",)
 
 
 def _key(plan: Plan, size: int | None, forms: tuple[Convolutions, ...]) -> tuple[Any, ...]:

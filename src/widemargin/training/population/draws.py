@@ -48,6 +48,11 @@ class Streams:
         self.seeds, self.step, self.device = seeds, step, device
         self._states: dict[int, tuple[Tensor, Tensor | None]] = {}
 
+    @property
+    def used(self) -> bool:
+        """Whether any network has drawn, or could have."""
+        return bool(self._states)
+
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
         """Draw as network `number` inside the `with` block."""

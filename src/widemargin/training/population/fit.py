@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from widemargin.training.population import graph as graphs
 from widemargin.training.population.bar import Bar, bar
 from widemargin.training.population.batches import samples_of
 from widemargin.training.population.chunks import Chunk, choose, is_out_of_memory
-from widemargin.training.population.convolutions import CONVOLUTIONS, Convolutions
+from widemargin.training.population.convolutions import CONVOLUTIONS, Convolutions, why_not_fused
 from widemargin.training.population.optimizers import check_optimizers
 from widemargin.training.population.run import Ended, Plan, Run
 from widemargin.training.population.stack import check_alike
@@ -25,12 +26,16 @@ from widemargin.training.schedules import Constant, Schedule
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Population:
-    """Trained networks, how many steps each took, the mean loss of its last batch, and in which chunks they trained."""
+    """Trained networks, how many steps each took, the mean loss of its last batch, and in which chunks they trained.
+
+    `no_graph` says why there was no CUDA graph; it is None where most steps were replayed from one.
+    """
 
     networks: list[nn.Module]
     steps: list[int]
     losses: list[float]
     chunks: list[int]
+    no_graph: str | None = None
 
     def __len__(self) -> int:
         return len(self.networks)
@@ -60,6 +65,7 @@ def fit(
     until: float | None = None,
     chunk: int | None = None,
     convolutions: Convolutions | None = None,
+    graph: bool | None = None,
     device: str | torch.device | None = None,
     progress: bool | None = None,
 ) -> Population:
@@ -74,7 +80,7 @@ def fit(
             that networks share are kept once.
         loss: one loss for all, or a sequence of one a network. Losses of scores, `Target` with different α, and
             `MarginLoss` with different penalties train as one; any others are computed network by network.
-        optimizer: `training.Sgd`, `Adam` or `Nero`, or a sequence of them that differ in their learning rates alone.
+        optimizer: `training.Sgd`, `Adam`, `RmsProp` or `Nero`, or a sequence that differs in the learning rates alone.
         steps: at most so many steps for every network.
         batch_size: samples of a step of each network; None: all of them, in their order.
         seeds: of the order of the samples and the dropout masks, one a network; by default 0, 1, 2, …
@@ -84,7 +90,12 @@ def fit(
             longer trained with the others.
         chunk: how many networks to train at once; by default as many as are fastest, by measuring. Where the memory
             of a GPU does not suffice the chunk is halved, with a warning.
-        convolutions: `"grouped"`, or `"matmul"`, see `population.convolutions`; by default the faster, by measuring.
+        convolutions: `"grouped"`, `"matmul"`, or on a GPU `"fused"`, see `population.convolutions`; by default the
+            fastest, by measuring.
+        graph: whether steps are recorded as a CUDA graph and replayed, which takes the time of Python out of them. By
+            default they are on a GPU, where they can be: batches of one size (a smaller last batch of an epoch runs
+            without), and losses and regularizers that serve all networks at once. `Population.no_graph` says why not;
+            with True that is an error.
         device: where to train; by default where the first network is. The copies are where the networks are.
         progress: show bars of the networks and the steps; by default on a terminal only.
     """
@@ -100,9 +111,13 @@ def fit(
     if until is not None and not (isinstance(until, (int, float)) and 0 < until < math.inf):
         raise ValueError(f"until is {until!r}, expected None or a loss > 0")
     if convolutions is not None and convolutions not in CONVOLUTIONS:
-        raise ValueError(f"convolutions is {convolutions!r}, expected 'grouped', 'matmul' or None")
+        raise ValueError(f"convolutions is {convolutions!r}, expected 'grouped', 'matmul', 'fused' or None")
     weight = next(p for p in networks[0].parameters() if p.is_floating_point())
     where = weight.device if device is None else torch.device(device)
+    if convolutions == "fused" and why_not_fused(where) is not None:
+        raise ValueError(f"convolutions is 'fused', but {why_not_fused(where)}")
+    if graph and graphs.why_not(where) is not None:
+        raise ValueError(f"graph is True, but {graphs.why_not(where)}")
     plan = Plan(
         networks=networks,
         data=samples_of(data, count, where, weight.dtype),
@@ -115,6 +130,7 @@ def fit(
         schedule=schedule,
         until=until,
         device=where,
+        graph=graph,
     )
     check_optimizers(plan.optimizers)
     with given_back(where), torch.enable_grad():
@@ -125,12 +141,13 @@ def fit(
 
 def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
     ended: dict[int, tuple[nn.Module, Ended]] = {}
-    size, sizes = chunk.size, []
+    size, sizes = chunk.size, list[int]()
+    reasons: list[str | None] = []
     while len(ended) < len(plan):
         first = len(ended)
         members = range(first, min(first + size, len(plan)))
         try:
-            part = _train_together(plan, members, chunk.convolutions, shown)
+            part, reason = _train_together(plan, members, chunk.convolutions, shown)
         except RuntimeError as error:
             if not is_out_of_memory(error) or len(members) == 1:
                 raise
@@ -138,6 +155,7 @@ def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
         else:
             ended.update(part)
             sizes.append(len(members))
+            reasons.append(reason)
             continue
         # Here, outside of the except block, nothing holds the tensors of the failed attempt any more.
         if plan.device.type == "cuda":
@@ -149,12 +167,13 @@ def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
         steps=[end.steps for _, end in outcome],
         losses=[end.loss for _, end in outcome],
         chunks=sizes,
+        no_graph=next((reason for reason in reasons if reason is not None), None),
     )
 
 
 def _train_together(
     plan: Plan, members: Sequence[int], convolutions: Convolutions, shown: Bar
-) -> dict[int, tuple[nn.Module, Ended]]:
+) -> tuple[dict[int, tuple[nn.Module, Ended]], str | None]:
     run = Run(plan, members, convolutions)
     ended: dict[int, tuple[nn.Module, Ended]] = {}
 
@@ -166,11 +185,12 @@ def _train_together(
     while run.step < plan.steps and run.members:
         run.advance(done)
         shown.step(run.step)
+    run.look()
     for row, loss in enumerate(run.losses.tolist()):
         done(row, Ended(steps=run.step, loss=loss))
     for _ in members:
         shown.network()
-    return ended
+    return ended, run.no_graph or (None if run.was_recorded else "the training is too short for one")
 
 
 def _each(name: str, value: Any, count: int) -> list[Any]:

@@ -24,10 +24,19 @@ class Objective:
     """Losses, one a network, and regularizers, the same for all.
 
     Losses of scores, `Target`, `MarginLoss` and the `Jacobian` regularizer take one pass for all networks; anything
-    else is called network by network. A stack of one is always treated so: it is what training alone does.
+    else is called network by network. So is a stack of one, which is what training alone does, unless `at_once`.
     """
 
-    def __init__(self, losses: Sequence[Any], regularizers: Sequence[Any], samples: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        losses: Sequence[Any],
+        regularizers: Sequence[Any],
+        samples: int,
+        device: torch.device,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        self.fewest = 1 if at_once else 2
         self.losses, self.regularizers, self.device = list(losses), tuple(regularizers), device
         self._alphas: Tensor | None = None
         if all(isinstance(loss, Target) for loss in losses):
@@ -52,7 +61,7 @@ class Objective:
         """
         loss = total = self._loss(stack, batch, keys[0], streams)
         for regularizer, key in zip(self.regularizers, keys[1:], strict=True):
-            total = total + _penalty(stack, batch, regularizer, key, streams)
+            total = total + self._penalty(stack, batch, regularizer, key, streams)
         return total, loss
 
     def _group(self) -> None:
@@ -64,7 +73,7 @@ class Objective:
 
     def _loss(self, stack: Stack, batch: Batch, key: Tensor | None, streams: Streams) -> Tensor:
         kind = type(self.losses[0])
-        if len(stack) > 1 and all(type(loss) is kind for loss in self.losses):
+        if len(stack) >= self.fewest and all(type(loss) is kind for loss in self.losses):
             if self._alphas is not None:
                 return self._targets(stack, batch, key, self._alphas)
             if issubclass(kind, ScoreLoss):
@@ -106,6 +115,22 @@ class Objective:
 
         return self._by_group(of)
 
+    def _penalty(self, stack: Stack, batch: Batch, regularizer: Any, key: Tensor | None, streams: Streams) -> Tensor:
+        if len(stack) >= self.fewest and isinstance(regularizer, Jacobian):
+            classifier = stack.classifier(batch.x)
+            with stack.without_counting():
+                scores, at = stack.scores(batch.x, at=(regularizer.at,), statistics=regularizer.statistics, keys=key)
+            classes = None
+            if not regularizer.form.endswith("sum"):
+                drawn = []
+                for k, y in enumerate(batch.y):
+                    with streams.of(k):
+                        drawn.append(regularizer.draw(y, classifier.shape[1]))
+                classes = torch.cat(drawn)
+            values = regularizer.of(scores, batch.flat(), at=at, classifier=classifier, classes=classes)
+            return values.view(len(stack), -1).mean(dim=1)
+        return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
+
     def _by_group(self, of: Callable[[Any, Tensor | slice], Tensor]) -> Tensor:
         """The mean of every network, where `of(loss, rows)` gives the values of the networks in `rows`, in order."""
         if len(self._groups) == 1:
@@ -138,23 +163,6 @@ def _alphas(losses: Sequence[Target], samples: int) -> Tensor:
 def _lines(loss: MarginLoss) -> tuple[Any, ...]:
     """What decides which passes a margin loss takes; it may differ in all else."""
     return loss.at, loss.p, loss.classes, loss.scores, loss.second_order, loss.statistics
-
-
-def _penalty(stack: Stack, batch: Batch, regularizer: Any, key: Tensor | None, streams: Streams) -> Tensor:
-    if len(stack) > 1 and isinstance(regularizer, Jacobian):
-        classifier = stack.classifier(batch.x)
-        with stack.without_counting():
-            scores, at = stack.scores(batch.x, at=(regularizer.at,), statistics=regularizer.statistics, keys=key)
-        classes = None
-        if not regularizer.form.endswith("sum"):
-            drawn = []
-            for k, y in enumerate(batch.y):
-                with streams.of(k):
-                    drawn.append(regularizer.draw(y, classifier.shape[1]))
-            classes = torch.cat(drawn)
-        values = regularizer.of(scores, batch.flat(), at=at, classifier=classifier, classes=classes)
-        return values.view(len(stack), -1).mean(dim=1)
-    return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
 
 
 def _one_by_one(stack: Stack, batch: Batch, functions: Sequence[Any], key: Tensor | None, streams: Streams) -> Tensor:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from widemargin.data import Samples
-from widemargin.training.population import draws
-from widemargin.training.population.batches import Table
+from widemargin.training.population import draws, graph
+from widemargin.training.population.batches import Batch, Table
 from widemargin.training.population.convolutions import Convolutions
 from widemargin.training.population.objective import Objective
 from widemargin.training.population.optimizers import stacked
@@ -35,6 +35,7 @@ class Plan:
     schedule: Schedule
     until: float | None
     device: torch.device
+    graph: bool | None = None
 
     def __len__(self) -> int:
         return len(self.networks)
@@ -57,17 +58,29 @@ class Run:
         seeds = [plan.seeds[k] for k in members]
         self.table = Table([plan.data[k] for k in members], seeds, plan.batch_size)
         losses = [plan.losses[k] for k in members]
-        self.objective = Objective(losses, plan.regularizers, self.table.size, plan.device)
+        self.no_graph = "graph is False" if plan.graph is False else graph.why_not(plan.device)
+        self.objective = Objective(
+            losses, plan.regularizers, self.table.size, plan.device, at_once=self.no_graph is None
+        )
         self.optimizer = stacked([plan.optimizers[k] for k in members], plan.device)
         self.optimizer.start(self.stack.trained())
         parts = 1 + len(plan.regularizers)
         self.keys = [draws.keys(seeds, "dropout", part).to(plan.device) for part in range(parts)]
         self.step, self.losses = 0, torch.full((len(seeds),), torch.nan, device=plan.device)
+        self.graphs: graph.Graphs | None = None
+        self.was_recorded, self._warm = False, 0
 
     def advance(self, done: Callable[[int, Ended], None]) -> None:
         """One step of all networks; those that are below `until` before it are reported to `done`, and left behind."""
-        objective, losses = self._objective()
-        self.losses = losses.detach()
+        batch, keys = self.table.batch(self.step), self._keys()
+        graphs = self._graphs(batch, keys)
+        objective = None
+        if graphs is None:
+            objective, self.losses = self._objective(batch, keys)
+        else:
+            self.losses = graphs.passes(batch, keys)
+            if self.plan.until is not None or self.step % graph.LOOK_EVERY == 0:
+                self.look()
         left = None
         if self.plan.until is not None:
             below = self.losses < self.plan.until
@@ -76,27 +89,67 @@ class Run:
                 for row in below.nonzero().flatten().tolist():
                     done(row, Ended(steps=self.step, loss=float(self.losses[row])))
         if left is None or len(left):
-            trained = self.stack.trained()
-            gradients = torch.autograd.grad(objective.sum(), list(trained.values()), allow_unused=True)
             factor = self.plan.schedule(float(self.step), self.plan.steps)
-            self.optimizer.step(trained, dict(zip(trained, gradients)), factor)
+            if objective is None:
+                assert graphs is not None
+                graphs.moves(factor)
+            else:
+                trained = self.stack.trained()
+                gradients = torch.autograd.grad(objective.sum(), list(trained.values()), allow_unused=True)
+                self.optimizer.step(trained, dict(zip(trained, gradients)), factor)
             self.step += 1
         if left is not None:
             self._keep(left)
 
-    def _objective(self) -> tuple[Tensor, Tensor]:
-        batch = self.table.batch(self.step)
-        streams = draws.Streams(self.table.seeds, self.step, self.plan.device)
-        keys = [key + self.step * 1_000_003 for key in self.keys] if self.stack.has_dropout else [None] * len(self.keys)
+    def look(self) -> None:
+        """Stop where a graph has seen scores that are not finite, which it can't say by itself."""
+        broken = None if self.graphs is None else self.graphs.first_broken()
+        if broken is not None:
+            self._stop(broken[0], broken[1])
+
+    def streams(self) -> draws.Streams:
+        """The generators of this step."""
+        return draws.Streams(self.table.seeds, self.step, self.plan.device)
+
+    def _graphs(self, batch: Batch, keys: Sequence[Tensor | None]) -> graph.Graphs | None:
+        """The graphs for this batch, recorded now if it is time to; None where this step goes without them."""
+        if self.no_graph is None and self.graphs is None and self._warm >= graph.WARM and self._is_worth_it(batch):
+            try:
+                self.graphs = graph.Graphs(self, batch, keys)
+                self.was_recorded = True
+            except RuntimeError as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
+                self.no_graph = f"the step could not be recorded: {str(error).splitlines()[0]}"
+        if self.no_graph is not None and self.plan.graph:
+            raise RuntimeError(f"graph is True, but {self.no_graph}: expected graph=None or False")
+        return self.graphs if self.graphs is not None and self.graphs.fits(batch) else None
+
+    def _is_worth_it(self, batch: Batch) -> bool:
+        """Whether this batch has the shape of most, and enough steps are left to get back what recording costs."""
+        size = min(self.plan.batch_size or self.table.size, self.table.size)
+        return batch.x.shape[1] == size and (bool(self.plan.graph) or self.plan.steps - self.step > 10 * graph.WARM)
+
+    def _keys(self) -> list[Tensor | None]:
+        if not self.stack.has_dropout:
+            return [None] * len(self.keys)
+        return [key + self.step * 1_000_003 for key in self.keys]
+
+    def _objective(self, batch: Batch, keys: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+        streams = self.streams()
         try:
             objective, loss = self.objective(self.stack, batch, keys, streams)
         except ValueError:  # losses refuse scores that are not finite: say whose they are, if that is the reason
             self._stop_where_not_finite(batch.x)
             raise
-        return objective, loss
+        self._warm += 1
+        if streams.used and self.no_graph is None:
+            self.no_graph = "a loss or regularizer is computed network by network, with generators of its own"
+        return objective, loss.detach()
 
     def _keep(self, index: Tensor) -> None:
         rows = index.tolist()
+        self.graphs, self._warm = None, 0  # what was recorded has the old number of networks
         self.members = [self.members[k] for k in rows]
         self.losses, self.keys = self.losses[index], [key[index] for key in self.keys]
         if rows:
@@ -106,10 +159,13 @@ class Run:
     def _stop_where_not_finite(self, x: Tensor) -> None:
         with torch.no_grad(), self.stack.without_counting():
             scores, _ = self.stack.scores(x)
-        bad = ~torch.isfinite(scores).view(len(self.members), -1).all(dim=1)
+        bad = ~torch.isfinite(scores).unflatten(0, (len(self.members), -1)).flatten(1).all(dim=1)
         if bool(bad.any()):
-            member = self.members[int(bad.nonzero()[0])]
-            raise TrainingStopped(
-                f"training stopped at step {self.step}: the scores of network {member} are not finite; try a smaller "
-                f"learning rate (now {self.plan.optimizers[member].lr:g})"
-            )
+            self._stop(int(bad.nonzero()[0]), self.step)
+
+    def _stop(self, row: int, step: int) -> NoReturn:
+        member = self.members[row]
+        raise TrainingStopped(
+            f"training stopped at step {step}: the scores of network {member} are not finite; try a smaller "
+            f"learning rate (now {self.plan.optimizers[member].lr:g})"
+        )

@@ -21,6 +21,7 @@ from widemargin.training.population.convolutions import Convolutions, by_matrix_
 from widemargin.training.population.frozen import freeze
 from widemargin.training.population.layers import check_layers, with_own_dropout
 from widemargin.training.population.linear import by_one_product
+from widemargin.training.population.normalised import by_one_normalisation
 
 
 class Stack:
@@ -51,6 +52,7 @@ class Stack:
         self._homes = list(_homes(self.base))
         self._shapes: dict[tuple[Any, ...], dict[str, Tensor]] = {}
         self._classifier: str | None = None
+        self.last_scores = torch.empty(0, device=device)
 
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
@@ -93,8 +95,8 @@ class Stack:
         None for no dropout.
         """
         like = self._like(x, at) if at else {}
-        zeros = {
-            name: torch.zeros(len(self), *one.shape, dtype=one.dtype, device=self.device, requires_grad=True)
+        zeros = {  # one number, as often as it is needed, as in `places`
+            name: torch.zeros((), dtype=one.dtype, device=self.device).expand(len(self), *one.shape).requires_grad_()
             for name, one in like.items()
         }
         watched = StackedAt(zeros)
@@ -109,15 +111,17 @@ class Stack:
             with self._as(parameters, buffers, keys), _places(self.base, zeros):
                 return places.scores_of(self.base(x + zeros[INPUT] if INPUT in zeros else x))
 
-        with by_one_product(self.base), ExitStack() as stack:
-            if self.convolutions == "matmul":
-                stack.enter_context(by_matrix_products(self.base))
+        with by_one_product(self.base), by_one_normalisation(self.base), ExitStack() as stack:
+            if self.convolutions != "grouped":
+                stack.enter_context(by_matrix_products(self.base, fused=self.convolutions == "fused"))
             if at and statistics == "frozen":
                 for name in places.mixing_modules(self.base):
                     stack.callback(freeze(self.base.get_submodule(name), watched.route).remove)
             dims = (0, 0, 0, None if keys is None else 0, 0)
             f = vmap(forward, in_dims=dims)(self.parameters, self.buffers, zeros, keys, x)
-        return f.flatten(0, 1), watched
+        f = f.flatten(0, 1)
+        self.last_scores = f.detach()
+        return f, watched
 
     @contextmanager
     def network(self, number: int, key: Tensor | None = None) -> Iterator[nn.Module]:

@@ -1,0 +1,139 @@
+"""The step of a population as CUDA graphs: recorded once, and then replayed without Python, operation by operation.
+
+Two of them, so that a network that is done can be taken out in between with the weights that it has:
+
+    passes: batch, dropout keys → losses and gradients      moves: gradients, number of the step → weights
+
+What differs from step to step is written to where the graphs read it. Nothing in them may wait for the device, so
+labels are looked at once, before, and scores that are not finite are noted with the step they were first seen in.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from widemargin.training.population.batches import Batch
+from widemargin.types import check_scores_and_labels
+
+if TYPE_CHECKING:
+    from widemargin.training.population.run import Run
+
+WARM = 3
+"""Steps without a graph before one is recorded: libraries choose their algorithms and workspaces in those."""
+
+LOOK_EVERY = 32
+"""Steps between two looks at whether scores are finite; each waits for the device."""
+
+
+def why_not(device: torch.device) -> str | None:
+    """Why there can't be graphs on this device, or None where there can be."""
+    return None if device.type == "cuda" else f"the networks are trained on {device}, and graphs need CUDA"
+
+
+def capture(function: Callable[[], None], pool: Any) -> Callable[[], None]:
+    """What repeats all that `function` does on the device; it runs through it once, without doing it."""
+    graph = torch.cuda.CUDAGraph()
+    collects = gc.isenabled()
+    gc.collect()
+    gc.disable()  # the end of an older graph, while this one is recorded, would spoil it
+    try:
+        with torch.cuda.graph(graph, pool=pool):
+            function()
+    finally:
+        if collects:
+            gc.enable()
+    return graph.replay
+
+
+def memory(device: torch.device) -> Any:
+    """Memory that graphs can share; None where there are none."""
+    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+
+class Graphs:
+    """The graphs of `run` as it is now, for batches of the shape of `batch`."""
+
+    def __init__(self, run: Run, batch: Batch, keys: Sequence[Tensor | None]) -> None:
+        self._run, device = weakref.ref(run), run.plan.device  # the run holds this: memory is free as soon as it ends
+        self.moves_of_batches = run.plan.batch_size is not None
+        self.batch = _copy(batch) if self.moves_of_batches else batch
+        self.keys = [None if key is None else key.clone() for key in keys]
+        self.number, self.factor = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2))
+        self.broken = torch.full((len(run.members),), -1.0, dtype=torch.float64, device=device)
+        self.losses = torch.empty(0, device=device)
+        self.gradients: dict[str, Tensor | None] = {}
+        scores, labels = run.stack.last_scores, run.table.y.flatten()
+        check_scores_and_labels(scores.new_zeros(()).expand(len(labels), *scores.shape[1:]), labels)
+        pool = memory(device)
+        self._replay_passes = capture(self._passes, pool)
+        self._replay_moves = capture(self._moves, pool)
+
+    @property
+    def run(self) -> Run:
+        """Whose graphs these are."""
+        run = self._run()
+        assert run is not None
+        return run
+
+    def fits(self, batch: Batch) -> bool:
+        """Whether a batch has the shape that was recorded."""
+        return batch.x.shape == self.batch.x.shape
+
+    def passes(self, batch: Batch, keys: Sequence[Tensor | None]) -> Tensor:
+        """The losses of all networks on `batch`, `[networks]`; their gradients stay here, for `moves`."""
+        if self.moves_of_batches:
+            for name in ("x", "y", "index"):
+                getattr(self.batch, name).copy_(getattr(batch, name))
+        for mine, key in zip(self.keys, keys, strict=True):
+            if mine is not None and key is not None:
+                mine.copy_(key)
+        self.number.fill_(self.run.step + 1)
+        self._replay_passes()
+        return self.losses
+
+    def moves(self, factor: float) -> None:
+        """The step of the optimizer along the gradients of `passes`."""
+        self.run.optimizer.steps += 1
+        self.number.fill_(self.run.optimizer.steps)
+        self.factor.fill_(factor)
+        self._replay_moves()
+
+    def first_broken(self) -> tuple[int, int] | None:
+        """Which network had scores that are not finite, and in which step, or None; waits for the device."""
+        steps = self.broken.tolist()
+        row = min((row for row in range(len(steps)) if steps[row] >= 0), key=lambda row: steps[row], default=None)
+        return None if row is None else (row, int(steps[row]) - 1)
+
+    def _passes(self) -> None:
+        run = self.run
+        objective, losses = run.objective(run.stack, self.batch, self.keys, run.streams())
+        trained = run.stack.trained()
+        gradients = torch.autograd.grad(objective.sum(), list(trained.values()), allow_unused=True)
+        self.gradients = dict(zip(trained, gradients))
+        with torch.no_grad():
+            bad = ~_finite(run.stack.last_scores, len(run.members))
+            self.broken.copy_(torch.where(bad & (self.broken < 0), self.number, self.broken))
+            self.losses = losses.detach()
+
+    def _moves(self) -> None:
+        optimizer = self.run.optimizer
+        now = optimizer.steps, optimizer.factor
+        optimizer.steps, optimizer.factor = self.number, self.factor
+        try:
+            optimizer.move_all(self.run.stack.trained(), self.gradients)
+        finally:
+            optimizer.steps, optimizer.factor = now
+
+
+def _finite(scores: Tensor, networks: int) -> Tensor:
+    return torch.isfinite(scores).unflatten(0, (networks, -1)).flatten(1).all(dim=1)
+
+
+def _copy(batch: Batch) -> Batch:
+    return Batch(x=batch.x.clone(), y=batch.y.clone(), index=batch.index.clone())
