@@ -19,6 +19,13 @@ def leaky() -> nn.Sequential:
     return nn.Sequential(nn.Linear(5, 20), nn.LeakyReLU(0.2), nn.Linear(20, 20), nn.LeakyReLU(-0.3), nn.Linear(20, 3))
 
 
+def parametric() -> nn.Sequential:
+    """PReLUs, and a pool whose windows reach over the edge."""
+    first, second = nn.PReLU(init=-0.4), nn.PReLU(init=1.3)
+    pool = nn.MaxPool2d(2, ceil_mode=True)
+    return nn.Sequential(nn.Conv2d(1, 3, 2), first, pool, nn.Flatten(), nn.Linear(12, 8), second, nn.Linear(8, 3))
+
+
 def scaled() -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(5, 20, bias=False), farhang.ScaledReLU(), nn.Linear(20, 1, bias=False))
 
@@ -59,6 +66,7 @@ class Own(nn.Module):
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp": (mlp, (5,)),
     "leaky": (leaky, (5,)),
+    "parametric": (parametric, (1, 4, 4)),
     "scaled": (scaled, (5,)),
     "cnn": (cnn, (2, 7, 7)),
     "signals": (signals, (1, 12)),

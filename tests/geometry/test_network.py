@@ -47,16 +47,32 @@ def test_what_happens_between_layers_is_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.Tanh(), nn.Softmax(dim=1), nn.ReLU6(), nn.LayerNorm(3), nn.BatchNorm1d(3, track_running_stats=False)]
+    "layer",
+    [
+        *(nn.Tanh(), nn.Softmax(dim=1), nn.ReLU6(), nn.LayerNorm(3), nn.PReLU(3)),
+        nn.BatchNorm1d(3, track_running_stats=False),
+    ],
 )
 def test_unsupported_layers_are_named(layer: nn.Module) -> None:
     with pytest.raises(TypeError, match=f"layer '1' is {type(layer).__name__}"):
         read(nn.Sequential(nn.Linear(2, 3), layer), torch.randn(2, 2))
 
 
-def test_a_pool_of_ceiled_windows_is_named() -> None:
-    with pytest.raises(TypeError, match="layer '0' is MaxPool2d"):
-        read(nn.Sequential(nn.MaxPool2d(2, ceil_mode=True)), torch.randn(1, 1, 5, 5))
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.MaxPool2d(2, ceil_mode=True),
+        nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
+        nn.MaxPool2d((2, 3), stride=(3, 2), ceil_mode=True),
+        nn.MaxPool2d(2, stride=3, dilation=2, ceil_mode=True),
+        nn.MaxPool2d(2, stride=2, padding=1, ceil_mode=True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("size", [5, 6, 7, 8])
+def test_pools_of_ceiled_windows(pool: nn.Module, size: int) -> None:
+    x = torch.randn(3, 2, size, size, dtype=torch.float64)
+    torch.testing.assert_close(read(nn.Sequential(pool), x).forward(x), pool(x).flatten(1), rtol=0, atol=0)
 
 
 class Half(nn.Module):

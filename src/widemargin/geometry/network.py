@@ -25,9 +25,7 @@ _REGISTERED: dict[type[nn.Module], SlopesOf] = {
     nn.LeakyReLU: lambda module: (module.negative_slope, 1.0),
 }
 _AVERAGES = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
-_KNOWN = (
-    "Linear, Conv, ReLU, LeakyReLU, MaxPool1d and 2d, AvgPool, Flatten, Dropout, BatchNorm, activations with `slopes`"
-)
+_KNOWN = "Linear, Conv, ReLU, LeakyReLU, PReLU of one slope, MaxPool1d and 2d, AvgPool, Flatten, Dropout, BatchNorm, activations with `slopes`"
 
 
 def register(kind: type[nn.Module], slopes: SlopesOf) -> None:
@@ -138,6 +136,8 @@ def _step(name: str, module: nn.Module, shape: torch.Size, device: torch.device)
     if type(module) in _REGISTERED or hasattr(module, "slopes"):
         negative, positive = _slopes(name, module)
         return Slopes(name=name, negative=negative, positive=positive)
+    if isinstance(module, nn.PReLU) and module.num_parameters == 1:
+        return Slopes(name=name, negative=float(module.weight), positive=1.0)
     if isinstance(module, nn.Linear):
         weight, bias = _double(module.weight), _double(module.bias)
         return Affine(name=name, linear=lambda x: nn.functional.linear(x, weight), bias=bias, weighted=True)
@@ -154,7 +154,7 @@ def _step(name: str, module: nn.Module, shape: torch.Size, device: torch.device)
         wide = (-1, *(1,) * (len(shape) - 1))
         scale, offset = scale.reshape(wide), offset.reshape(wide)
         return Affine(name=name, linear=lambda x: x * scale, bias=offset)
-    if isinstance(module, (nn.MaxPool1d, nn.MaxPool2d)) and not module.ceil_mode and not module.return_indices:
+    if isinstance(module, (nn.MaxPool1d, nn.MaxPool2d)) and not module.return_indices:
         return _max_pool(name, module, shape, device)
     if isinstance(module, _AVERAGES):
         return Affine(name=name, linear=module.forward)
@@ -185,14 +185,29 @@ def _max_pool(name: str, module: nn.MaxPool1d | nn.MaxPool2d, shape: torch.Size,
     channels, (high, wide) = shape[0], (1, shape[1]) if flat else (shape[1], shape[2])
     # The index of each pixel plus 1, so that the zeros of the padding become −1.
     pixels = torch.arange(1.0, high * wide + 1, dtype=torch.float64, device=device).reshape(1, 1, high, wide)
-    pixels = pad(pixels, (padding[1], padding[1], padding[0], padding[0]))
+    out = [
+        _count(n, p, d, k, s, ceil=bool(module.ceil_mode))
+        for n, p, d, k, s in zip((high, wide), padding, dilation, kernel, stride)
+    ]
+    # Windows of ceil_mode may reach over the far edge.
+    over = [
+        max(0, (o - 1) * s + d * (k - 1) + 1 - n - 2 * p)
+        for o, n, p, d, k, s in zip(out, (high, wide), padding, dilation, kernel, stride)
+    ]
+    pixels = pad(pixels, (padding[1], padding[1] + over[1], padding[0], padding[0] + over[0]))
     windows = unfold(pixels, kernel, dilation=dilation, stride=stride)[0].T.round().long() - 1
     start = high * wide * torch.arange(channels, device=device)[:, None, None]
     every = torch.where(windows < 0, windows, windows + start).flatten(0, 1)
-    out = [
-        (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip((high, wide), padding, dilation, kernel, stride)
-    ]
     return MaxPool(name=name, windows=every, shape=torch.Size((channels, *(out[1:] if flat else out))))
+
+
+def _count(n: int, padding: int, dilation: int, kernel: int, stride: int, *, ceil: bool) -> int:
+    """How many windows a pool has along a side, as PyTorch counts them."""
+    room = n + 2 * padding - dilation * (kernel - 1) - 1
+    if not ceil:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    return count - 1 if (count - 1) * stride >= n + padding else count  # none may begin in the far padding
 
 
 def _check_same(network: Network, x: Tensor, scores: Tensor) -> None:
