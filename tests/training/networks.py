@@ -58,6 +58,22 @@ class Vit(nn.Module):
         return scores
 
 
+class Frames(nn.Module):
+    """Several frames a sample, folded into the batch: the frames of a sample next to each other, or in turns."""
+
+    def __init__(self, *, adjacent: bool) -> None:
+        super().__init__()
+        self.conv, self.norm, self.output = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Linear(8, 4)
+        self.adjacent = adjacent
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames = x.reshape(-1, 1, 4, 8) if self.adjacent else torch.cat([x[:, :, :4], x[:, :, 4:]])
+        h = torch.tanh(self.norm(self.conv(frames))).mean((2, 3))
+        h = h.reshape(len(x), -1) if self.adjacent else torch.cat([h[: len(x)], h[len(x) :]], dim=1)
+        scores: Tensor = self.output(h)
+        return scores
+
+
 class TwoConvolutions(nn.Module):
     """One convolution and one norm, each run twice, and a last layer whose matrix is another layer's transpose."""
 
@@ -134,6 +150,31 @@ def flat(*layers: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 6), *layers, nn.Linear(6, 4))
 
 
+def convolutions() -> nn.Module:
+    """Grouped, dilated, strided, transposed, with a padding of its own, of one dimension; norms of groups between."""
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1, padding_mode="circular"),
+        nn.Tanh(),
+        nn.GroupNorm(4, 4),
+        nn.Conv2d(4, 8, 3, dilation=2, groups=2, stride=2),
+        nn.Tanh(),
+        nn.GroupNorm(2, 8),
+        nn.ConvTranspose2d(8, 4, 3, stride=2, output_padding=1, groups=2),
+        nn.Flatten(2),
+        nn.GroupNorm(1, 4, affine=False),
+        nn.Conv1d(4, 3, 5, stride=3),
+        nn.GroupNorm(3, 3),
+        nn.Flatten(),
+        nn.Linear(33, 4),
+    )
+
+
+def frozen(network: nn.Module, *names: str) -> nn.Module:
+    for name in names:
+        network.get_parameter(name).requires_grad_(False)
+    return network
+
+
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "resnet, group norm": lambda: resnet(lambda width: nn.GroupNorm(2, width)),
     "resnet, batch norm": lambda: resnet(nn.BatchNorm2d),
@@ -141,6 +182,11 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "vit": lambda: Vit(batch_first=True),
     "vit, dropout": lambda: Vit(batch_first=True, dropout=0.3),
     "vit, batch second": lambda: Vit(batch_first=False),
+    "convolutions": convolutions,
+    "parts frozen": lambda: frozen(convolutions(), "0.weight", "2.bias", "3.weight", "5.bias"),
+    "group norm of vectors": lambda: flat(nn.GroupNorm(2, 6), nn.ReLU()),
+    "frames of a sample": lambda: Frames(adjacent=True),
+    "frames in turns": lambda: Frames(adjacent=False),
     "shared parameters": TwoConvolutions,
     "sideways": Sideways,
     "weight norm": lambda: flat(nn.ReLU(), weight_norm(nn.Linear(6, 6)), nn.ReLU()),

@@ -15,6 +15,7 @@ scale-free one with its scale over the batch too.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,8 +81,8 @@ def margin_backward(
         if not isinstance(found, str):
             graph, layouts = found
             reason = f"{len(graph.uses)} layers, {graph.bytes() / 1e6:.3g} MB of gradients kept"
-            values, weights, arrived = _first_pass(loss, scores, y, at, graph, scale)
-            _second_pass(graph, layouts, arrived, weights)
+            values, weights, kept = _first_pass(loss, scores, y, at, graph, scale)
+            _second_pass(graph, layouts, kept, weights)
             return Backward(values=values, way="split", reason=reason)
         why_not = found
     values = loss.of(scores, y, at=at)
@@ -150,32 +151,38 @@ def _name(model: nn.Module, leaf: Tensor) -> str:
 
 def _first_pass(
     loss: MarginLoss, scores: Tensor, y: Labels, at: At, graph: Graph, scale: float | Tensor
-) -> tuple[PerExample, PerExample, list[Tensor | None]]:
-    """The values of the loss, c_k, and the gradients of d_k that arrive at the uses of `graph`."""
+) -> tuple[PerExample, PerExample, list[list[Tensor | None]]]:
+    """The values of the loss, c_k, and what is kept at every use of `graph` of the gradients of d_k that arrive."""
     d = differences(scores, y, classes=loss.classes, read_as=loss.scores)
     zeros = [at[name] for name in at]
-    wanted: list[Any] = [*zeros, *(edge for use in graph.uses for edge in use.edges)]
-    with torch.autocast(scores.device.type, enabled=False):
-        found = torch.autograd.grad(d.sum(), wanted, retain_graph=True, allow_unused=True)
+    wanted: list[Any] = [*zeros, *(edge for use in graph.uses if not use.is_summed for edge in use.edges)]
+    with ExitStack() as stack, torch.autocast(scores.device.type, enabled=False):
+        sums = [stack.enter_context(use.summing()) if use.is_summed else None for use in graph.uses]
+        found = iter(torch.autograd.grad(d.sum(), wanted, retain_graph=True, allow_unused=True))
     q, slopes = norms.dual(loss.p), {}
-    for name, zero, gradient in zip(at, zeros, found):
+    for name, zero in zip(at, zeros):
+        gradient = next(found)
         gradient = torch.zeros_like(zero) if gradient is None else gradient
         slopes[name] = slope_at(name, gradient, q=q, samples=len(scores))[:, None]
+    kept: list[list[Tensor | None]] = [
+        [next(found) for _ in use.outputs] if own is None else [*own] for use, own in zip(graph.uses, sums)
+    ]
     d = d.detach().requires_grad_()
     values = loss.penalize(Linearization(difference=d, slopes=slopes))
     (weights,) = torch.autograd.grad(scale * values.mean(), d)
-    return values.detach(), weights[:, 0], list(found[len(zeros) :])
+    return values.detach(), weights[:, 0], kept
 
 
 @torch.no_grad()
-def _second_pass(graph: Graph, layouts: list[list[Layout]], arrived: list[Tensor | None], weights: PerExample) -> None:
-    """Scale what arrived by c_k, and add the gradients of the parameters to their `.grad`."""
+def _second_pass(
+    graph: Graph, layouts: list[list[Layout]], kept: list[list[Tensor | None]], weights: PerExample
+) -> None:
+    """Scale what was kept by c_k, and add the gradients of the parameters to their `.grad`."""
     sums: dict[int, tuple[Tensor, Tensor]] = {}
-    arrived.reverse()
+    kept.reverse()
     with torch.autocast(weights.device.type, enabled=False):
         for use, ways in zip(graph.uses, layouts, strict=True):
-            arriving = [arrived.pop() for _ in ways]  # and no longer kept
-            for leaf, gradient in use.parameter_gradients(arriving, ways, weights):
+            for leaf, gradient in use.parameter_gradients(kept.pop(), ways, weights):  # and it is kept no longer
                 before = sums.get(id(leaf))
                 sums[id(leaf)] = (leaf, gradient if before is None else before[1] + gradient)
     # Through autograd's own accumulation: hooks of DDP and of the user's are called, as by any backward pass.

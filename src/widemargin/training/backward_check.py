@@ -47,7 +47,7 @@ class Layouts:
         chosen = []
         for number, (use, found) in enumerate(zip(graph.uses, self.of_uses, strict=True)):
             fitting = [
-                next((layout for layout in right if layout.fits(shape, like, samples)), None)
+                next((way for way in right if way.fits(shape, like, samples) and not (use.is_summed and way.dim)), None)
                 for shape, (right, like) in zip(use.shapes(), found, strict=True)
             ]
             if None in fitting:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -53,51 +54,66 @@ class Use:
         return [tuple(self.node._input_metadata[output].shape) for output in self.outputs]
 
     def bytes(self) -> int:
-        """The memory of the gradients that arrive."""
+        """The memory of what is kept."""
         kinds = [self.node._input_metadata[output] for output in self.outputs]
+        if self.is_summed:
+            return 2 * math.prod(kinds[0].shape[:2]) * int(kinds[0].dtype.itemsize)
         return sum(math.prod(kind.shape) * kind.dtype.itemsize for kind in kinds)
 
+    @property
+    def is_summed(self) -> bool:
+        """Whether two sums over the pixels are kept, and not the gradients that arrive; samples lie along `dim` 0."""
+        return self.outputs == (0,) and shortcuts.has_sums(self.node, self.enters)
+
+    @contextmanager
+    def summing(self) -> Iterator[list[Tensor]]:
+        """The two sums of the gradient that arrives in a backward pass inside the `with` block, if one does."""
+        sums: list[Tensor] = []
+
+        def keep(gradients: tuple[Tensor | None, ...]) -> None:
+            if gradients[0] is not None:
+                sums.extend(shortcuts.group_norm_sums(self.node, gradients[0]))
+
+        handle = self.node.register_prehook(keep)
+        try:
+            yield sums
+        finally:
+            handle.remove()  # else node and hook would hold each other for ever
+
     def parameter_gradients(
-        self, arrived: Sequence[Tensor | None], layouts: Sequence[Layout], weights: Tensor
+        self, kept: Sequence[Tensor | None], layouts: Sequence[Layout], weights: Tensor
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(parameter, gradient) for every parameter that enters here, where sample k counts `weights[k]` times.
 
         Nothing is computed for the activations, unless a parameter has other uses: autograd would go on from here to
         those, so that the node is called by itself, and its gradient for the activations thrown away.
         """
-        answers = self._by_shortcut(arrived, layouts, weights)
-        if answers is None:
-            given = [
-                (edge, layout.scaled(gradient, weights))
-                for edge, gradient, layout in zip(self.edges, arrived, layouts, strict=True)
+        if not any(part is not None for part in kept):
+            return
+        if self.is_summed:
+            ds, db = kept
+            assert ds is not None
+            assert db is not None
+            answers = shortcuts.group_norm(self.node, ds, db, layouts[0].spread(weights))
+        else:
+            scaled = {
+                output: layout.scaled(gradient, weights)
+                for output, gradient, layout in zip(self.outputs, kept, layouts, strict=True)
                 if gradient is not None
-            ]
-            if not given:
+            }
+            if self.node.name() == "ConvolutionBackward0" and 0 not in self.enters:
+                answers = shortcuts.convolution(self.node, scaled[0], self.enters)
+            elif self.is_alone:
+                edges = [GradientEdge(self.node, output) for output in scaled]
+                yield from _gradients(edges, list(scaled.values()), self.leaves, retain_graph=False)
                 return
-            if self.is_alone:
-                edges, gradients = zip(*given)
-                yield from _gradients(edges, gradients, self.leaves, retain_graph=False)
-                return
-            every: list[Tensor | None] = [None] * len(self.node._input_metadata)
-            for edge, gradient in given:
-                every[edge.output_nr] = gradient
-            answer = self.node(*every)  # type: ignore[operator]  # nodes can be called, though their type hides it
-            answers = answer if isinstance(answer, tuple) else (answer,)
+            else:
+                given = [scaled.get(output) for output in range(len(self.node._input_metadata))]
+                answer = self.node(*given)  # type: ignore[operator]  # nodes can be called, though their type hides it
+                answers = answer if isinstance(answer, tuple) else (answer,)
         for number in self.enters:
             if (found := answers[number]) is not None:
                 yield from _below(*self.node.next_functions[number], found)
-
-    def _by_shortcut(
-        self, arrived: Sequence[Tensor | None], layouts: Sequence[Layout], weights: Tensor
-    ) -> tuple[Tensor | None, ...] | None:
-        gradient, layout = arrived[0], layouts[0]
-        if self.outputs != (0,) or gradient is None or not layout.is_plain:
-            return None
-        if self.node.name() == "ConvolutionBackward0":
-            return shortcuts.convolution(self.node, layout.scaled(gradient, weights), self.enters)
-        if self.node.name() == "NativeGroupNormBackward0":
-            return shortcuts.group_norm(self.node, gradient, weights, self.enters)
-        return None
 
 
 @dataclass(frozen=True)
@@ -108,19 +124,19 @@ class Layout:
     each: int
     is_adjacent: bool
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether rows of the tensor are samples."""
-        return self.dim == 0 and self.each == 1
-
     def scaled(self, gradient: Tensor, weights: Tensor) -> Tensor:
         """`gradient` with the part of sample k times `weights[k]`.
 
         In half precision the weights are rounded, as they are where autograd takes them from the loss to the scores.
         """
-        if self.each > 1:
-            weights = weights.repeat_interleave(self.each) if self.is_adjacent else weights.repeat(self.each)
-        return gradient * weights.to(gradient.dtype).view(-1, *[1] * (gradient.ndim - self.dim - 1))
+        weights = self.spread(weights).to(gradient.dtype)
+        return gradient * weights.view(-1, *[1] * (gradient.ndim - self.dim - 1))
+
+    def spread(self, weights: Tensor) -> Tensor:
+        """The weight of every row along `dim`."""
+        if self.each == 1:
+            return weights
+        return weights.repeat_interleave(self.each) if self.is_adjacent else weights.repeat(self.each)
 
     def fits(self, shape: Sequence[int], like: Sequence[int], samples: int) -> bool:
         """Whether `shape` is `like`, of some other number of samples, with `samples` of them."""

@@ -1,8 +1,8 @@
 """The gradients of the parameters of some layers, by the operations that autograd itself would call, without autograd.
 
-Two reasons. The engine of autograd takes longer to start than these layers take on a fast GPU. And a group norm has no
-need of its gradient times c_k, an activation that would be written and read again: with ds_kc = Σ g_k·x_k and
-db_kc = Σ g_k over the pixels of channel c of sample k,
+The engine of autograd takes longer to start than a convolution takes on a fast GPU. And of a group norm nothing has to
+be kept that is as large as an activation: with ds_kc = Σ g_k·x_k and db_kc = Σ g_k over the pixels of channel c of
+sample k, taken when the gradient g arrives,
 
     ∂γ_c = Σ_k c_k·(ds_kc − db_kc·mean_k)/std_k        ∂β_c = Σ_k c_k·db_kc
 
@@ -20,10 +20,8 @@ from torch import Tensor
 Node = Any
 
 
-def convolution(node: Node, gradient: Tensor, enters: tuple[int, ...]) -> tuple[Tensor | None, ...] | None:
-    """The gradients of (input, weight, bias) of a convolution, of those that `enters` names; None: not this way."""
-    if 0 in enters:
-        return None
+def convolution(node: Node, gradient: Tensor, enters: tuple[int, ...]) -> tuple[Tensor | None, ...]:
+    """The gradients of (input, weight, bias) of a convolution, of the last two those that `enters` names."""
     found: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
         gradient,
         node._saved_input,
@@ -40,20 +38,24 @@ def convolution(node: Node, gradient: Tensor, enters: tuple[int, ...]) -> tuple[
     return found
 
 
-def group_norm(
-    node: Node, gradient: Tensor, weights: Tensor, enters: tuple[int, ...]
-) -> tuple[Tensor | None, ...] | None:
-    """The gradients of (input, γ, β) of a group norm, where sample k counts `weights[k]` times; None: not this way."""
-    x = node._saved_input
-    if 0 in enters or x.dtype not in (torch.float32, torch.float64) or x.ndim < 3:
-        return None
-    pixels = list(range(2, x.ndim))
-    each = weights.to(gradient.dtype)[:, None]
-    db = gradient.sum(pixels)
-    beta = (db * each).sum(0) if 2 in enters else None  # no matrix product: those may run as TF32
-    if 1 not in enters:
-        return None, None, beta
-    mean, rstd = node._saved_result1, node._saved_result2 * each
-    ds, db = (sums.unflatten(1, (rstd.shape[1], -1)) for sums in ((gradient * x).sum(pixels), db))
-    gamma = ((ds - db * mean[..., None]) * rstd[..., None]).sum(0).flatten()
-    return None, gamma, beta
+def has_sums(node: Node, enters: tuple[int, ...]) -> bool:
+    """Whether the gradients of the parameters follow from the two sums of `group_norm_sums`."""
+    if node.name() != "NativeGroupNormBackward0" or 0 in enters:
+        return False
+    kind = node._input_metadata[0]
+    return len(kind.shape) > 2 and kind.dtype in (torch.float32, torch.float64)
+
+
+def group_norm_sums(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """ds and db of the gradient that arrives at a group norm, `[batch, channels]` each."""
+    pixels = list(range(2, gradient.ndim))
+    return (gradient * node._saved_input).sum(pixels), gradient.sum(pixels)
+
+
+def group_norm(node: Node, ds: Tensor, db: Tensor, weights: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients of (input, γ, β) of a group norm, without the first, where sample k counts `weights[k]` times."""
+    each = weights.to(ds.dtype)[:, None]
+    mean, rstd = node._saved_result1[..., None], (node._saved_result2 * each)[..., None]
+    grouped = (mean.shape[1], -1)
+    gamma = ((ds.unflatten(1, grouped) - db.unflatten(1, grouped) * mean) * rstd).sum(0).flatten()
+    return None, gamma, (db * each).sum(0)  # no matrix product: those may run as TF32
