@@ -17,7 +17,21 @@ IDS: tuple[str, ...] = (
 
 # A module that declares several studies has them in its STUDIES, by id.
 MODULES: dict[str, str] = {
+    "E1": "elsayed.toy_boundary",
+    "E2": "elsayed.mnist_accuracy",
     "E3": "elsayed.noisy_labels",
+    "E4": "elsayed.small_samples",
+    "E5": "elsayed.white_box",
+    "E6": "elsayed.white_box",
+    "E7": "elsayed.black_box",
+    "E8": "elsayed.black_box",
+    "E9": "elsayed.gaussian_noise",
+    "E10": "elsayed.cifar10_accuracy",
+    "E11": "elsayed.cifar10_noisy_labels",
+    "E12": "elsayed.cifar10_small_samples",
+    "E13": "elsayed.cifar10_attacks",
+    "E17": "elsayed.svm",
+    "E18": "elsayed.exact_distance",
     "O1": "odn.accuracy",
     "O2": "odn.small_samples",
     "O3": "odn.cifar10_small_samples",
@@ -28,6 +42,16 @@ MODULES: dict[str, str] = {
     "O8": "odn.bound",
     "S2": "sokolic.fully_connected",
     "S3": "sokolic.convolutional",
+    "S4": "sokolic.distance_preservation",
+    "F1": "farhang.spectral_margins",
+    "F2": "farhang.spectral_margins",
+    "F3": "farhang.attack_sets",
+    "F4": "farhang.rejection_twins",
+    "F5": "farhang.rejection_twins",
+    "F6": "farhang.rejection_twins",
+    "F7": "farhang.controlled_margins",
+    "F8": "farhang.ensembles",
+    "F9": "farhang.ensembles",
 }
 
 

@@ -1,0 +1,107 @@
+"""F3: twins of one margin, one of them trained on randomly labelled points too (farhang, §4.2, Fig. 3 and 7, A.2)."""
+
+from __future__ import annotations
+
+from widemargin.studies.effects import Gap, Value
+from widemargin.studies.farhang.points import EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+
+CONTROL, ATTACKED = "control", "attack set"
+ALPHAS = (0.1, 0.2512, 0.631, 1.585, 3.981, 10.0)
+AT = {"alpha": (0.631, 1.585)}
+
+F3 = Study(
+    id="F3",
+    source="farhang, Fig. 3 and 7",
+    title="Attack-set twins",
+    question="Do networks of one margin distribution generalize alike?",
+    task="targeted",
+    arms=(
+        Arm(name=CONTROL, settings={"data.attack": 0}),
+        Arm(name=ATTACKED, settings={"data.attack": 1000}),
+    ),
+    settings={
+        "data": {**MNIST, "train": 500},
+        "network": {"name": "farhang-mlp", "inputs": 784, "width": 2048, "depth": 2},
+        "optimizer": NERO,
+        "schedule": {"name": "exponential", "factor": 0.99997, "unit": "steps"},
+        "steps": 100_000,
+    },
+    axes={"alpha": "alpha"},
+    conditions=grid(alpha=ALPHAS),
+    claims=(
+        Claim(text="test accuracy, control", effect=Value(metric="accuracy", arm=CONTROL, where=AT), reported=81.0),
+        Claim(text="test accuracy, attack set", effect=Value(metric="accuracy", arm=ATTACKED, where=AT), reported=35.0),
+        Claim(
+            text="the attack set costs test accuracy",
+            effect=Gap(metric="accuracy", arm=CONTROL, against=ATTACKED, where=AT),
+            reported=46.0,
+        ),
+        Claim(
+            text="the twins' median normalized margins are the same (their difference)",
+            effect=Gap(metric="margin", arm=ATTACKED, against=CONTROL, where={"alpha": (1.585,)}),
+            reported=0.0,
+            kind="relative",
+            tolerance=0.05,
+        ),
+    ),
+    figures=(
+        Figure(
+            x="alpha",
+            y="accuracy",
+            title="Test accuracy over the targeted margin (farhang, Fig. 7)",
+            x_title="targeted Frobenius-normalized margin",
+            y_title="test accuracy",
+            percent=True,
+            log_x=True,
+        ),
+        Figure(
+            x="margin",
+            y="quantile",
+            title="Frobenius-normalized margins of the 500 clean points (farhang, Fig. 3)",
+            kind="scatter",
+            where={"curve": "margins", "alpha": 1.585},
+            x_title="Frobenius-normalized margin",
+            y_title="share of the points below",
+        ),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings={**SMALL, "data.train": 100, "network.width": 16, "steps": 20},
+            of_arms={ATTACKED: {"data.attack": 20}},
+            seeds=2,
+            only={"alpha": (0.631, 1.585)},
+            note="100 digits and 20 more, width 16, 20 steps, two margins; one core",
+        ),
+        "quick": Scale(
+            minutes=6,
+            settings={
+                **EMBEDDED,
+                "data.train": 200,
+                "network.width": 256,
+                "steps": 1500,
+                "schedule.factor": 0.998,
+            },
+            of_arms={ATTACKED: {"data.attack": 400}},
+            seeds=2,
+            only={"alpha": (0.631, 1.585)},
+            note="200 points of mnist-5k and 400 more, then width 256, 1,500 steps, two margins; one core",
+        ),
+        "budget": Scale(
+            minutes=6,
+            settings={"steps": 6000, "schedule.factor": 0.9995},
+            seeds=2,
+            note="steps cut to 6,000, with a decay to match; one GPU",
+        ),
+        "paper": Scale(minutes=120, seeds=3, note="as the paper; one GPU"),
+    },
+    deviations=(
+        SPHERE,
+        MARGIN,
+        "1,000 attack points, as the paper says; the authors' code has 1,500.",
+        "Figure 3's accuracies are compared with the means at the two middle margins; the paper does not give its α.",
+    ),
+)
+STUDIES = {"F3": F3}

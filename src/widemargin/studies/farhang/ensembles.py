@@ -1,0 +1,211 @@
+"""F8 and F9: averages of networks, and of draws of the NN-GP posterior (farhang, §6, Fig. 6, A.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from widemargin.studies.effects import Custom
+from widemargin.studies.farhang.controlled_margins import spearman
+from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
+from widemargin.studies.figure import Figure
+from widemargin.studies.rows import Row
+from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+
+SIZES = (1, 2, 4, 8, 16)
+ALPHAS = (0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162, 1.0, 3.162, 10.0)
+_PARITY: dict[str, Any] = {**MNIST, "parity": True}
+
+
+def _by_seed(rows: Sequence[Row]) -> dict[int, dict[tuple[float, int], float]]:
+    """seed → (margin, draws) → accuracy."""
+    found: dict[int, dict[tuple[float, int], float]] = {}
+    for row in rows:
+        if row.get("curve") == "draws":
+            found.setdefault(row["seed"], {})[row["alpha"], row["draws"]] = row["accuracy"]
+    return dict(sorted(found.items()))
+
+
+def averaging_against_margin(rows: Sequence[Row]) -> list[float]:
+    """For every seed the best accuracy of the largest average minus that of single functions."""
+    found = []
+    for cells in _by_seed(rows).values():
+        most = max(draws for _, draws in cells)
+        best = {m: max(v for (_, draws), v in cells.items() if draws == m) for m in (1, most)}
+        found.append(best[most] - best[1])
+    return found
+
+
+def gain_of_averaging(rows: Sequence[Row]) -> list[float]:
+    """For every seed what the largest average gains at the margin where it gains most."""
+    found = []
+    for cells in _by_seed(rows).values():
+        most = max(draws for _, draws in cells)
+        found.append(max(cells[alpha, most] - cells[alpha, 1] for alpha, draws in cells if draws == 1))
+    return found
+
+
+def rise_with_margin(rows: Sequence[Row]) -> list[float]:
+    """For every seed Spearman's correlation of a single function's accuracy with its margin."""
+    curves = [sorted((a, v) for (a, m), v in cells.items() if m == 1) for cells in _by_seed(rows).values()]
+    return [spearman([a for a, _ in curve], [v for _, v in curve]) for curve in curves]
+
+
+def fall_of_spread(rows: Sequence[Row]) -> list[float]:
+    """For every seed Spearman's correlation of the relative spread with the margin."""
+    found: dict[int, dict[float, float]] = {}
+    for row in rows:
+        if row.get("spread") is not None and row.get("alpha") is not None:
+            found.setdefault(row["seed"], {})[row["alpha"]] = row["spread"]
+    curves = [sorted(curve.items()) for _, curve in sorted(found.items())]
+    return [spearman([a for a, _ in curve], [v for _, v in curve]) for curve in curves]
+
+
+CLAIMS = (
+    Claim(
+        text="the best average of many minus the best single function: averaging does what a margin does",
+        effect=Custom(function=averaging_against_margin),
+        reported=0.0,
+    ),
+    Claim(
+        text="rank correlation of a single function's accuracy with its normalized margin",
+        effect=Custom(function=rise_with_margin, baseline=0.0),
+        reported=1.0,
+        kind="relative",
+    ),
+    Claim(
+        text="averaging helps where the margin is small (the largest gain over margins; the paper shows it as curves)",
+        effect=Custom(function=gain_of_averaging, baseline=0.0),
+        reported=15.0,
+        tolerance=14.0,
+    ),
+    Claim(
+        text="§7.3: rank correlation of the members' relative spread with their margin",
+        effect=Custom(function=fall_of_spread, baseline=0.0),
+        reported=-1.0,
+        kind="relative",
+    ),
+)
+
+
+def _figures(what: str) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            x="alpha",
+            y="accuracy",
+            title=f"Test accuracy of averages of {what} (farhang, Fig. 6)",
+            where={"curve": "draws"},
+            split="draws",
+            x_title="targeted normalized margin",
+            y_title="test accuracy",
+            percent=True,
+            log_x=True,
+        ),
+        Figure(
+            x="alpha",
+            y="spread",
+            title=f"Relative spread of {what} (farhang, §7.3)",
+            x_title="targeted normalized margin",
+            y_title="spread / prediction",
+            where={} if what == "networks" else {"curve": "draws", "draws": 1},
+            log_x=True,
+            log_y=True,
+        ),
+    )
+
+
+F8 = Study(
+    id="F8",
+    source="farhang, Fig. 6 left",
+    title="Averages of networks",
+    question="Does averaging networks of small margin do the same as a large margin?",
+    task="ensembles",
+    arms=(Arm(name="networks"),),
+    settings={
+        "data": _PARITY,
+        "network": {"name": "farhang-mlp", "inputs": 784, "width": 2048, "depth": 5, "outputs": 1},
+        "optimizer": NERO,
+        "schedule": {"name": "exponential", "factor": 0.99, "unit": "steps"},
+        "steps": 500,
+        "members": 16,
+        "sizes": SIZES,
+    },
+    axes={"alpha": "alpha"},
+    conditions=grid(alpha=ALPHAS),
+    claims=CLAIMS,
+    figures=_figures("networks"),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings={
+                **SMALL,
+                "data.train": 40,
+                "network.width": 16,
+                "network.depth": 3,
+                "steps": 15,
+                "schedule.factor": 0.9,
+                "members": 4,
+                "sizes": (1, 4),
+            },
+            seeds=2,
+            only={"alpha": (0.01, 0.1, 1.0)},
+            note="40 digits of 8 × 8 pixels, width 16, depth 3, 15 steps, 4 networks, three margins; one core",
+        ),
+        "quick": Scale(
+            minutes=10,
+            settings={
+                **EMBEDDED,
+                "data.train": 200,
+                "network.width": 128,
+                "network.depth": 3,
+                "steps": 300,
+                "schedule.factor": 0.985,
+                "members": 8,
+                "sizes": (1, 2, 4, 8),
+            },
+            seeds=2,
+            only={"alpha": (0.001, 0.01, 0.1, 1.0, 10.0)},
+            note="200 points of mnist-5k, then width 128, depth 3, 300 steps, 8 networks, five margins; two cores",
+        ),
+        "budget": Scale(
+            minutes=10,
+            settings={"network.width": 1024},
+            seeds=1,
+            note="width cut to 1024, one seed; everything else as the paper; one GPU",
+        ),
+        "paper": Scale(minutes=60, seeds=3, note="as the paper; one GPU"),
+    },
+    deviations=(
+        SPHERE,
+        "Groups of m of the 16 networks are averaged in order, and the accuracies of the groups averaged.",
+        "The paper's curves are given as pictures only: the gain of averaging is allowed to be 1 to 29 points.",
+    ),
+)
+F9 = Study(
+    id="F9",
+    source="farhang, Fig. 6 right and §6.1",
+    title="Averages of draws of the NN-GP posterior",
+    question="Does the Gaussian process of wide networks show the same curves?",
+    task="nngp",
+    arms=(Arm(name="NN-GP"),),
+    settings={"data": _PARITY, "depth": 5, "margins": ALPHAS, "sizes": SIZES},
+    claims=CLAIMS,
+    figures=_figures("draws"),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings={"data.name": "digits", "data.test": 200, "data.train": 60, "margins": (0.01, 0.1, 1.0)},
+            seeds=2,
+            note="60 digits of 8 × 8 pixels, three margins; one core",
+        ),
+        "quick": Scale(minutes=1, settings=EMBEDDED, seeds=3, note="mnist-5k in place of MNIST; one core"),
+        "budget": Scale(minutes=2, seeds=3, note="as the paper; one core"),
+        "paper": Scale(minutes=2, seeds=3, note="as the paper; one core"),
+    },
+    deviations=(
+        SPHERE,
+        "Accuracies are expectations over draws, in closed form, in place of single draws.",
+        "The paper's curves are given as pictures only: the gain of averaging is allowed to be 1 to 29 points.",
+    ),
+)
+STUDIES = {"F8": F8, "F9": F9}

@@ -1,0 +1,120 @@
+"""F1 and F2: spectrally-normalized margins of true and of random labels (farhang, §4.1, Fig. 1 and 2, A.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Effect, Order, Value
+from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, Study
+
+TRUE, RANDOM = "true labels", "random labels"
+SETTINGS: dict[str, Any] = {
+    "data": MNIST,
+    "network": {"name": "farhang-mlp", "inputs": 784, "width": 5000, "depth": 5, "sigma": 0.5774},
+    "schedule": DECAY,
+    "steps": 1000,
+    "spectral": True,
+}
+DESCENT: dict[str, Any] = {"name": "sgd", "lr": 0.001}
+
+
+def _arms(optimizer: dict[str, Any], alpha: float) -> tuple[Arm, ...]:
+    return (
+        Arm(name=TRUE, settings={"optimizer": optimizer, "alpha": 1.0, "data.labels": "true"}),
+        Arm(name=RANDOM, settings={"optimizer": optimizer, "alpha": alpha, "data.labels": "random"}),
+    )
+
+
+def _claims(above: str, below: str, accuracies: tuple[float, float]) -> tuple[Claim, ...]:
+    order: Effect = Order(metric="spectral", ordered=(above, below))
+    return (
+        Claim(text=f"spectrally-normalized margins of {above} above those of {below}", effect=order, kind="order"),
+        *(
+            Claim(text=f"test accuracy, {arm}", effect=Value(metric="accuracy", arm=arm), reported=reported)
+            for arm, reported in zip((TRUE, RANDOM), accuracies)
+        ),
+        *(
+            Claim(
+                text=f"training accuracy, {arm}, is at least 95 %",
+                effect=Value(metric="train accuracy", arm=arm),
+                reported=97.5,
+                tolerance=2.5,
+            )
+            for arm in (TRUE, RANDOM)
+        ),
+    )
+
+
+def _figure(number: int) -> Figure:
+    return Figure(
+        x="spectral",
+        y="quantile",
+        title=f"Spectrally-normalized margins of the training points (farhang, Fig. {number})",
+        kind="scatter",
+        where={"curve": "margins"},
+        x_title="spectrally-normalized margin",
+        y_title="share of the training points below",
+    )
+
+
+_SCALES = {
+    "smoke": Scale(
+        minutes=0.1,
+        settings={**SMALL, "data.train": 100, "network.width": 16, "network.depth": 3, "steps": 20},
+        seeds=2,
+        note="100 digits of 8 × 8 pixels, width 16, depth 3, 20 steps; one core",
+    ),
+    "quick": Scale(
+        minutes=4,
+        settings={**EMBEDDED, "data.train": 300, "network.width": 200, "optimizer.lr": 0.01},
+        seeds=2,
+        note="300 points of mnist-5k, then width 200, with ten times the learning rate of descent; one core",
+    ),
+    "budget": Scale(
+        minutes=4,
+        settings={"network.width": 2000},
+        seeds=3,
+        note="width cut to 2000; everything else as the paper; one GPU",
+    ),
+    "paper": Scale(minutes=10, seeds=3, note="as the paper; one GPU"),
+}
+_SIGMA = "First weights are normal with the variance of PyTorch's default, 1/(3·fan-in); the paper does not say which."
+_QUANTILES = "The figure shows quantiles of the margins in place of their densities."
+
+F1 = Study(
+    id="F1",
+    source="farhang, Fig. 1",
+    title="Spectrally-normalized margins, without control of the weights",
+    question="Do spectrally-normalized margins tell a network that generalizes from one that can't?",
+    task="targeted",
+    arms=_arms(DESCENT, 10.0),
+    settings=SETTINGS,
+    claims=_claims(TRUE, RANDOM, (88.0, 8.3)),
+    figures=(_figure(1),),
+    scales=_SCALES,
+    deviations=(
+        SPHERE,
+        MARGIN,
+        _SIGMA,
+        "The loss is the sum over outputs; descent's learning rate of 0.001 is the paper's 0.01 for a mean over ten.",
+        "Networks train for 1,000 steps, as in the authors' code, and are not stopped at 95 % training accuracy.",
+        "The appendix's 88 % is taken for the test accuracy on true labels; the caption says 81 %.",
+        _QUANTILES,
+    ),
+)
+F2 = Study(
+    id="F2",
+    source="farhang, Fig. 2",
+    title="The same with Recipe 1",
+    question="Is that order broken when margins are controlled?",
+    task="targeted",
+    arms=_arms(NERO, 100.0),
+    settings=SETTINGS,
+    claims=_claims(RANDOM, TRUE, (81.0, 10.0)),
+    figures=(_figure(2),),
+    scales=_SCALES,
+    deviations=(SPHERE, MARGIN, "Margins are divided by √d_0/‖x‖, which is 1 here, not by ‖X‖_F/n.", _QUANTILES),
+)
+STUDIES = {"F1": F1, "F2": F2}

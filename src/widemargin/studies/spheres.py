@@ -1,0 +1,93 @@
+"""The points of farhang's studies: a few samples, standardised, on the sphere of radius √d_0, labelled as asked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from widemargin.data import Samples, subset, to_sphere
+from widemargin.data.seeds import generator
+from widemargin.studies import samples
+from widemargin.studies.settings import digest
+
+_KEYS = ("name", "shape", "samples", "test", "train", "pair", "parity", "labels", "attack", "standardize")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Points:
+    """`clean` points to train on, `more` of them with random labels (None without an attack), and a test set."""
+
+    clean: Samples
+    more: Samples | None
+    test: Samples
+
+    @property
+    def train(self) -> Samples:
+        """All points to train on."""
+        if self.more is None:
+            return self.clean
+        return Samples(torch.cat([self.clean.x, self.more.x]), torch.cat([self.clean.y, self.more.y]))
+
+
+def points(settings: Mapping[str, Any], seed: int, *, root: Path | None = None, device: str = "cpu") -> Points:
+    """The points that `settings` describe, drawn by `seed`, on the device.
+
+    Keys: `name`, `shape`, `samples` and `test` as of `studies.samples.prepare`; `train`, how many points (None: all);
+    `pair`, two classes that become −1 and +1, the others being left out, equally many of each; `parity`, even classes
+    become −1 and odd ones +1; `labels`, "true" or "random"; `attack`, how many more points with random labels;
+    `standardize`, (x − first)/second before the projection (MNIST: 0.1307 and 0.3081 in the authors' code).
+    """
+    for key in settings:
+        if key not in _KEYS:
+            raise ValueError(f"data has no setting {key!r}, expected one of {', '.join(_KEYS)}")
+    return _points(digest(settings), _Held(dict(settings)), seed, root, device)
+
+
+class _Held(dict[str, Any]):
+    """Settings as an argument of a cached function: their digest, beside them, tells them apart."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+# Cached, so that networks of a population share their points.
+@functools.lru_cache(maxsize=32)
+def _points(_: str, settings: Mapping[str, Any], seed: int, root: Path | None, device: str) -> Points:
+    base = {key: settings[key] for key in ("name", "shape", "samples", "test") if key in settings}
+    parts = samples.prepare({**base, "validation": 1}, seed, root=root, device=device)
+    train, test = (_relabelled(part, settings) for part in (parts.whole.train, parts.test))
+    count, attack = settings.get("train"), settings.get("attack") or 0
+    if count is not None:
+        train = subset(train, count=count + attack, seed=seed, balanced=settings.get("pair") is not None)
+    centre, scale = settings.get("standardize") or (0.0, 1.0)
+    train, test = (to_sphere(replace(part, x=(part.x - centre) / scale)) for part in (train, test))
+    clean = samples.first(train, len(train) - attack)
+    if settings.get("labels", "true") == "random":
+        clean = _random(clean, "random labels", seed)
+    if not attack:
+        return Points(clean=clean, more=None, test=test)
+    rest = torch.arange(len(clean), len(train), device=train.y.device)
+    return Points(clean=clean, more=_random(train.select(rest), "attack", seed), test=test)
+
+
+def _relabelled(part: Samples, settings: Mapping[str, Any]) -> Samples:
+    pair = settings.get("pair")
+    if pair is not None:
+        part = part.select(((part.y == pair[0]) | (part.y == pair[1])).nonzero()[:, 0])
+        return replace(part, y=torch.where(part.y == pair[1], 1.0, -1.0).to(part.x))
+    return replace(part, y=(part.y % 2 * 2 - 1).to(part.x)) if settings.get("parity") else part
+
+
+def _random(part: Samples, purpose: str, seed: int) -> Samples:
+    """With labels drawn uniformly from those there are."""
+    kinds = part.y.unique()
+    drawn = torch.randint(len(kinds), (len(part),), generator=generator(purpose, seed))
+    return replace(part, y=kinds[drawn.to(kinds.device)])

@@ -1,0 +1,87 @@
+"""Average networks of one targeted margin (farhang §6.2): more of them, or a larger margin?
+
+Settings: those of the task `targeted` (binary data, a network with one output, alpha, optimizer, schedule, steps), and
+
+    members   how many networks, with different first weights
+    sizes     the numbers of them that are averaged
+
+Row: `train accuracy` (the mean of the members'), `spread` (√(mean squared spread / mean squared prediction) of the
+members on the test points, §7.3), `margin` (their median normalized margin), and the curve "draws": the accuracy of
+averages of `draws` members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from widemargin.control.accuracy import accuracies
+from widemargin.gp import finite_ensemble
+from widemargin.losses import Target
+from widemargin.margins import normalized
+from widemargin.modes import evaluating
+from widemargin.studies import values
+from widemargin.studies.settings import digest
+from widemargin.studies.spheres import points
+from widemargin.studies.tasks import targeted
+from widemargin.studies.trial import Context, Trial
+from widemargin.training import population
+
+VERSION = 1
+
+
+def run(trial: Trial, context: Context) -> dict[str, Any]:
+    """One trial."""
+    return next(many([trial], context))[1]
+
+
+def alike(trial: Trial) -> str:
+    """Equal for trials that train together: all but α."""
+    return digest({key: value for key, value in trial.settings.items() if key not in ("alpha", "sizes")})
+
+
+def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    """The members of all trials as one population."""
+    shared = trials[0].settings
+    for trial in trials:
+        targeted.check({key: value for key, value in trial.settings.items() if key not in ("members", "sizes")})
+    count = shared["members"]
+    held = [points(t.settings["data"], t.seed, root=context.root, device=context.device) for t in trials]
+    seeds = [trial.seed * 1000 + number for trial in trials for number in range(count)]
+    trained = population.fit(
+        [targeted.build(shared["network"], seed, context) for seed in seeds],
+        [one.train for one in held for _ in range(count)],
+        loss=[Target(alpha=float(trial.settings["alpha"])) for trial in trials for _ in range(count)],
+        optimizer=values.optimizer(shared["optimizer"]),
+        schedule=values.schedule(shared.get("schedule", {"name": "constant"})),
+        steps=shared["steps"],
+        batch_size=shared.get("batch"),
+        seeds=seeds,
+        until=shared.get("until"),
+        progress=False,
+    )
+    for number, (trial, one) in enumerate(zip(trials, held)):
+        yield trial, _row(trial.settings, trained.networks[number * count : (number + 1) * count], one)
+
+
+def _row(settings: Mapping[str, Any], networks: Sequence[Any], one: Any) -> dict[str, Any]:
+    with torch.no_grad():
+        margin = torch.stack([normalized.frobenius(network, one.clean.x, one.clean.y) for network in networks])
+        predictions = torch.stack([_predictions(network, one.test.x) for network in networks])
+    found = finite_ensemble(predictions, one.test.y, sizes=settings["sizes"])
+    return {
+        "train accuracy": float(accuracies(networks, one.clean).mean()),
+        "margin": float(margin.median()),
+        "spread": found.relative_spread,
+        "points": [
+            {"curve": "draws", "at": {"draws": size}, "accuracy": accuracy}
+            for size, accuracy in found.accuracies.items()
+        ],
+    }
+
+
+def _predictions(network: Any, x: torch.Tensor) -> torch.Tensor:
+    with evaluating(network):
+        return torch.cat([network(part).reshape(-1) for part in x.split(4096)])

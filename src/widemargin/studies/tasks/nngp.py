@@ -1,0 +1,39 @@
+"""The NN-GP posterior of a binary problem (farhang §6.1): accuracy over the margin γ/σ^L and the number of draws.
+
+Settings: `data` (see `studies.spheres.points`, binary), `depth`, `margins` (values of γ/σ^L) and `sizes` (numbers of
+draws that are averaged).
+
+Row: `spread` (at γ/σ^L = 1), and the curve "draws": the expected accuracy at each `alpha` and each number of `draws`,
+and the relative `spread` of the posterior there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin import gp
+from widemargin.gp.ensembles import expected_accuracy
+from widemargin.studies.spheres import points
+from widemargin.studies.trial import Context, Trial
+
+VERSION = 1
+_KEYS = ("data", "depth", "margins", "sizes")
+
+
+def run(trial: Trial, context: Context) -> dict[str, Any]:
+    """One trial."""
+    settings = trial.settings
+    for key in settings:
+        if key not in _KEYS:
+            raise ValueError(f"settings has {key!r}, expected one of {', '.join(_KEYS)}")
+    found = points(settings["data"], trial.seed, root=context.root, device=context.device)
+    train, test = found.train, found.test
+    posterior = gp.posterior(train.x.double(), train.y, test.x.double(), settings["depth"], covariance=False)
+    curve = []
+    for margin in settings["margins"]:
+        at = posterior.at(margin=float(margin))
+        for size in settings["sizes"]:
+            accuracy = expected_accuracy(at, test.y, size)
+            place = {"alpha": margin, "draws": size}
+            curve.append({"curve": "draws", "at": place, "accuracy": accuracy, "spread": at.relative_spread})
+    return {"spread": posterior.relative_spread, "points": curve}

@@ -1,0 +1,147 @@
+"""Train a network to a margin (farhang's squared loss to α-scaled labels), with or without control of its weights.
+
+Settings:
+
+    data        see `studies.spheres.points`
+    network     {"name": "farhang-mlp", "width": …, "depth": …, "sigma": …}
+    alpha       the margin that is targeted
+    optimizer   {"name": "nero", "lr": 0.01} keeps ‖W_l‖_F = √d_l; {"name": "sgd", "lr": …} does not
+    schedule    {"name": "exponential", "factor": 0.999, "unit": "steps"}
+    steps       at most so many, each on all points, or on `batch` of them
+    until       stop where the mean loss is below this
+    spectral    true: measure spectrally-normalized margins too, the reference being the first weights (after the
+                first projection where there is one: errata 9)
+
+Row: `accuracy` and `train accuracy` (of the clean points, with the labels they were given), `loss`, `steps`, `margin`
+(the median Frobenius-normalized margin of the clean points), `targeted` (α·Π_l √d_l/‖W_l‖_F, the margin of a network
+that meets its target), `spectral` (the median), and the quantiles of both margins as the curve "margins".
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from widemargin.control.accuracy import accuracies
+from widemargin.data import Samples
+from widemargin.losses import Target
+from widemargin.margins import normalized
+from widemargin.optim import Nero, param_groups
+from widemargin.studies import values
+from widemargin.studies.settings import digest
+from widemargin.studies.spheres import points
+from widemargin.studies.trial import Context, Trial
+from widemargin.training import TrainingStopped, population
+
+VERSION = 1
+QUANTILES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
+_KEYS = ("data", "network", "alpha", "optimizer", "schedule", "steps", "batch", "until", "spectral")
+
+
+def run(trial: Trial, context: Context) -> dict[str, Any]:
+    """One trial."""
+    return next(many([trial], context))[1]
+
+
+def alike(trial: Trial) -> str:
+    """Equal for trials that train together: all but α, the scale of the first weights, the labels and the rate."""
+    settings = copy.deepcopy(dict(trial.settings))
+    for owner, key in (("network", "sigma"), ("data", "labels"), ("optimizer", "lr")):
+        settings[owner].pop(key, None)
+    return digest({key: value for key, value in settings.items() if key not in ("alpha", "spectral")})
+
+
+def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    """Trials of one `alike` as a population."""
+    for trial in trials:
+        check(trial.settings)
+    firsts = [build(trial.settings["network"], trial.seed, context) for trial in trials]
+    yield from zip(trials, _rows(trials, firsts, context))
+
+
+def check(settings: Mapping[str, Any]) -> None:
+    """Raise at a setting that is none."""
+    for key in settings:
+        if key not in _KEYS:
+            raise ValueError(f"settings has {key!r}, expected one of {', '.join(_KEYS)}")
+
+
+def build(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Module:
+    """The network of that seed before its first step, on the device."""
+    return population.build(lambda: values.network(settings), [seed])[0].to(context.device)
+
+
+def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: Context) -> Iterator[dict[str, Any]]:
+    shared = trials[0].settings
+    held = [points(t.settings["data"], t.seed, root=context.root, device=context.device) for t in trials]
+    try:
+        trained = population.fit(
+            firsts,
+            [one.train for one in held],
+            loss=[Target(alpha=float(trial.settings["alpha"])) for trial in trials],
+            optimizer=[values.optimizer(trial.settings["optimizer"]) for trial in trials],
+            schedule=values.schedule(shared.get("schedule", {"name": "constant"})),
+            steps=shared["steps"],
+            batch_size=shared.get("batch"),
+            seeds=[trial.seed for trial in trials],
+            until=shared.get("until"),
+            chunk=1 if len(trials) == 1 else None,
+            progress=False,
+        )
+    except TrainingStopped as stopped:
+        if len(trials) > 1:  # one of them died: which, each tells by itself
+            for trial, first in zip(trials, firsts):
+                yield from _rows([trial], [first], context)
+            return
+        yield _dead(held[0].test, str(stopped))
+        return
+    ends = zip(trials, firsts, trained.networks, held, trained.losses, trained.steps)
+    for trial, first, network, one, loss, steps in ends:
+        yield {
+            "accuracy": float(accuracies([network], one.test)[0]),
+            "train accuracy": float(accuracies([network], one.clean)[0]),
+            "loss": loss,
+            "steps": steps,
+            "died": None,
+            **_margins(trial.settings, first, network, one.clean),
+        }
+
+
+def _margins(settings: Mapping[str, Any], first: nn.Module, network: nn.Module, clean: Samples) -> dict[str, Any]:
+    sizes = [math.sqrt(len(weight)) / float(weight.detach().norm()) for _, weight in normalized.weights(network)]
+    with torch.no_grad():
+        margin = normalized.frobenius(network, clean.x, clean.y)
+        found: dict[str, Any] = {"margin": float(margin.median()), "targeted": settings["alpha"] * math.prod(sizes)}
+        columns = {"margin": _quantiles(margin)}
+        if settings.get("spectral"):
+            spectral = normalized.spectral(network, clean.x, clean.y, reference=_reference(settings, first))
+            found["spectral"] = float(spectral.median())
+            columns["spectral"] = _quantiles(spectral)
+    found["points"] = [
+        {"curve": "margins", "at": {"quantile": q}, **{name: column[i] for name, column in columns.items()}}
+        for i, q in enumerate(QUANTILES)
+    ]
+    return found
+
+
+def _reference(settings: Mapping[str, Any], first: nn.Module) -> nn.Module:
+    if settings["optimizer"]["name"] == "nero":
+        first = copy.deepcopy(first)
+        Nero(param_groups(first))  # projects as it begins
+    return first
+
+
+def _quantiles(margin: Tensor) -> list[float]:
+    wanted = torch.tensor(QUANTILES, dtype=torch.float64, device=margin.device)
+    found: list[float] = torch.quantile(margin.double(), wanted).tolist()
+    return found
+
+
+def _dead(test: Samples, why: str) -> dict[str, Any]:
+    chance = 1 / len(test.y.unique())
+    return {"accuracy": chance, "train accuracy": chance, "loss": None, "steps": 0, "died": why}

@@ -1,0 +1,98 @@
+"""Twins by rejection (farhang §4.2): sampled networks, and networks trained to the same outputs.
+
+Settings:
+
+    data       see `studies.spheres.points`: a `pair` of classes, `train` points
+    network    a bias-free network with one output
+    pairs      how many pairs
+    steps      at most so many steps for a trained twin, by Nero of learning rate `lr`, times `decay` in each
+    until      the mean squared difference of outputs at which a twin is done
+    whole      {"epochs": …, "batch": …, "lr": …}: no twins, but one network trained on the whole binary task, by Nero,
+               to see that the architecture can
+
+Row: `acceptance`, `reached` (the share of twins that were done), `worst` (the largest relative error of the outputs),
+`gap` (mean accuracy of trained minus sampled ones) with its `gap error`, and the curve "twins": mean `accuracy` and its
+standard `error` for each `method`. With `whole`: `train accuracy` and `accuracy`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from widemargin.control import rejection_twins
+from widemargin.control.accuracy import accuracies
+from widemargin.losses import Target
+from widemargin.studies import values
+from widemargin.studies.spheres import points
+from widemargin.studies.tasks import targeted
+from widemargin.studies.trial import Context, Trial
+from widemargin.training import Constant, Exponential, Nero, population
+
+VERSION = 1
+_KEYS = ("data", "network", "pairs", "steps", "until", "lr", "decay", "whole")
+
+
+def run(trial: Trial, context: Context) -> dict[str, Any]:
+    """One trial."""
+    settings = trial.settings
+    for key in settings:
+        if key not in _KEYS:
+            raise ValueError(f"settings has {key!r}, expected one of {', '.join(_KEYS)}")
+    if settings.get("whole"):
+        return _whole(settings, trial.seed, context)
+    found = points(settings["data"], trial.seed, root=context.root, device=context.device)
+    twins = rejection_twins(
+        lambda: values.network(settings["network"]),
+        found.clean,
+        pairs=settings["pairs"],
+        test=found.test,
+        seed=trial.seed,
+        until=settings["until"],
+        steps=settings["steps"],
+        optimizer=Nero(lr=settings["lr"]),
+        schedule=Exponential(factor=settings["decay"]),
+        device=context.device,
+        progress=False,
+    )
+    sampled, trained = twins.sampled_accuracies, twins.trained_accuracies
+    assert sampled is not None
+    assert trained is not None
+    return {
+        "acceptance": twins.acceptance,
+        "reached": float(twins.reached.double().mean()),
+        "worst": twins.worst,
+        "gap": float((trained - sampled).mean()),
+        "gap error": _error(trained - sampled),
+        "points": [
+            {"curve": "twins", "at": {"method": name}, "accuracy": float(column.mean()), "error": _error(column)}
+            for name, column in (("sampled", sampled), ("trained", trained))
+        ],
+    }
+
+
+def _whole(settings: Mapping[str, Any], seed: int, context: Context) -> dict[str, Any]:
+    given = settings["whole"]
+    found = points({**settings["data"], "train": None}, seed, root=context.root, device=context.device)
+    steps = given["epochs"] * math.ceil(len(found.train) / given["batch"])
+    trained = population.fit(
+        [targeted.build(settings["network"], seed, context)],
+        found.train,
+        loss=Target(alpha=1.0),
+        optimizer=Nero(lr=given["lr"]),
+        schedule=Constant() if given.get("decay") is None else Exponential(factor=given["decay"]),
+        steps=steps,
+        batch_size=given["batch"],
+        seeds=[seed],
+        chunk=1,
+        progress=False,
+    )
+    train, test = (float(accuracies(trained.networks, part)[0]) for part in (found.train, found.test))
+    return {"train accuracy": train, "accuracy": test}
+
+
+def _error(column: torch.Tensor) -> float | None:
+    return float(column.std() / math.sqrt(len(column))) if len(column) > 1 else None
