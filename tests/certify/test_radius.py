@@ -77,6 +77,39 @@ def test_no_point_of_the_ball_is_below_the_bound(name: str, p: float) -> None:
                 assert (gaps >= bound[i]).all(), method
 
 
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_pools_are_bounded_from_both_sides(p: float) -> None:
+    torch.manual_seed(9)
+    model = nn.Sequential(nn.MaxPool1d(3, 2), nn.Flatten(), nn.Linear(3, 3)).double()
+    x = 0.3 * torch.randn(4, 1, 7).double()
+    y = labelled(model, x)
+    for i, bound in enumerate(certify.margin_bound(model, x, y, 0.5, p=p, method="crown-ibp")):
+        with torch.no_grad():
+            scores = model(x[i] + 0.5 * in_ball(torch.Size((1, 7)), p, 2000))
+        rest = [c for c in range(3) if c != int(y[i])]
+        gaps = (scores[:, int(y[i]), None] - scores[:, rest]).amin(dim=0)
+        assert (gaps >= bound).all()
+        assert (gaps - bound < 1.5).all()
+
+
+def test_a_binary_network_may_answer_without_a_column() -> None:
+    class Squeezed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.act, self.last = nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.act(self.first(x))).squeeze(1)
+
+    torch.manual_seed(10)
+    model, x = Squeezed().double(), torch.randn(5, 4).double()
+    y = model(x).detach().sign()
+    flat = certify.radius(model, x, y).values
+    column = certify.radius(nn.Sequential(model.first, model.act, model.last), x, y).values
+    assert torch.equal(flat, column)
+    assert (flat > 0).all()
+
+
 @pytest.mark.parametrize("p", NORMS)
 def test_a_linear_network_is_exact(p: float) -> None:
     torch.manual_seed(2)

@@ -140,12 +140,12 @@ def _bounds(
                 region = region.meet(tube.box(step))
             tube = tube.through(step, layers.lipschitz[number])
     scores = box_of(region)
-    low, high = scores.lower.flatten(1)[:, None], scores.upper.flatten(1)[:, None]
+    low, high = (end.reshape(len(x), 1, -1) for end in (scores.lower, scores.upper))
     interval = (rows.clamp(min=0) * low + rows.clamp(max=0) * high).sum(dim=2)
     interval = interval - 1e-14 * torch.maximum(low.abs(), high.abs()).sum(dim=2)
     if method == "ibp":
         return None, interval
-    return plane(layers, boxes, rows.unflatten(2, layers.output), x, p), interval
+    return plane(layers, boxes, rows.view(*rows.shape[:2], *layers.output), x, p), interval
 
 
 def _is_loose(layers: Layers, boxes: list[Box]) -> bool:

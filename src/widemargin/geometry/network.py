@@ -54,7 +54,7 @@ class Network:
         """Scores `[batch, outputs]` of samples in float64."""
         for step in self.steps:
             x = step.forward(x)
-        return x.flatten(1)
+        return x.reshape(len(x), -1)  # a binary network may answer [batch]
 
 
 def read(model: nn.Module, x: Tensor) -> Network:
