@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import widemargin as wm
+from widemargin.bench.timing import Times, finish, in_turns, ratios
 from widemargin.files import write_json
 from widemargin.modes import evaluating
 from widemargin.provenance import provenance
@@ -37,8 +36,6 @@ PLACES = ("input", "output", "pool2", "relu1", "fc1", "pool1", "relu3", "conv2")
 # that must not be felt, so there are more images than a minute would allow, and fewer rounds of them.
 NETWORKS = {"elsayed-mnist-cnn": ((1024, 128), (60_000, 1024)), "wrn-28-10": ((48, 8), (4096, 256))}
 ROUNDS_OF_WRN_ON_A_CPU = 3
-
-Times = dict[str, list[float]]
 
 
 def main() -> None:
@@ -160,35 +157,6 @@ def imports(rounds: int) -> dict[str, Any]:
 
 def random_images(count: int, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     return torch.rand(count, *shape), torch.randint(10, (count,))
-
-
-def in_turns(calls: Mapping[str, Callable[[], object]], device: str, rounds: int) -> Times:
-    """Seconds of each call in each round; the first round warms up and does not count."""
-    clock = time.process_time if device == "cpu" else time.perf_counter
-    times: Times = {name: [] for name in calls}
-    for number in range(rounds + 1):
-        for name, call in calls.items():
-            start = clock()
-            call()
-            if number:
-                times[name].append(clock() - start)
-    return times
-
-
-def ratios(times: Times, base: str) -> dict[str, Any]:
-    """Median seconds, and the median over rounds of the ratio to `base` in the same round."""
-    return {
-        "seconds": {name: statistics.median(values) for name, values in times.items()},
-        "ratio": {
-            name: statistics.median(value / unit for value, unit in zip(values, times[base], strict=True))
-            for name, values in times.items()
-        },
-    }
-
-
-def finish(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize(device)
 
 
 def show(results: Mapping[str, Any]) -> None:

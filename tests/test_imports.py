@@ -26,7 +26,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
     ("bracketing",),
     ("training",),
     ("control",),
-    ("studies",),
+    ("studies", "bench"),
     ("cli", "integrations"),
     ("__init__", "__main__"),
 )

@@ -37,7 +37,7 @@ class MarginLoss:
             not grow with the number of classes, see `margins.estimate`. With `aggregate="sum"`, m ≥ 2, the margins
             are its unbiased estimates (their penalties are not unbiased, and the scale-free form's floor cuts the
             smallest slopes). With `aggregate="max"`, m ≥ 1, they choose the class of every sample and place, whose
-            slope is then taken exactly: a biased choice, as a class whose slope was overestimated is passed over.
+            slope is then taken exactly: a biased choice, which can miss the largest penalty and never exceeds it.
             Directions are drawn anew in each call from torch's generator of the device.
         aggregate: A_i, the largest penalty over those classes or their sum.
         scores: f_i as logits or softmax probabilities (elsayed errata 1 and 2: γ of 200 to 20000 belongs to softmax).

@@ -1,0 +1,150 @@
+"""The ways to take a step, by name: a forward pass and the gradients of the weights, without the optimizer.
+
+Beside the package's own ways stand those it is compared with: plain autograd; and what public ports of the papers'
+losses do, written again from their description, a backward pass for every place and class, each through the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from widemargin import places
+from widemargin.bench.cases import Case
+from widemargin.losses import MarginLoss
+from widemargin.margins.distance import Linearization
+from widemargin.margins.output import differences
+from widemargin.regularizers import Jacobian
+from widemargin.training.backward import margin_backward
+from widemargin.training.population.graph import WARM, capture, memory
+
+Step = Callable[[], object]
+
+
+class Ways:
+    """The steps of `case` on one batch; `said` has what `margin_backward` told of its way."""
+
+    def __init__(self, case: Case, network: nn.Module, x: Tensor, y: Tensor) -> None:
+        self.case, self.network, self.x, self.y = case, network, x, y
+        self.said: dict[str, str] = {}
+        self.mixes = bool(places.mixing_modules(network))
+
+    def step(self, name: str) -> Step:
+        """The step called `name`, ready to be taken as often as wanted."""
+        one, joined = self._loss(), self._loss(cross_entropy=1.0)
+        every = self._loss(classes="all")
+        known: dict[str, Callable[[], Step]] = {
+            "cross-entropy": lambda: self._cross_entropy,
+            "margin_backward": lambda: self._ours(name, one),
+            "plain autograd": lambda: self._plain(lambda: one(self.network, self.x, self.y)),
+            "a backward per place": lambda: self._plain(lambda: self._per_place(one)),
+            "with cross-entropy, margin_backward": lambda: self._ours(name, joined),
+            "with cross-entropy, plain autograd": lambda: self._plain(lambda: joined(self.network, self.x, self.y)),
+            "all classes": lambda: self._ours(name, every),
+            "all classes, one by one": lambda: self._plain(lambda: self._one_by_one(every)),
+            "a backward per place and class": lambda: self._plain(lambda: self._per_place(every)),
+            "all classes estimated, m = 3": lambda: self._estimated(name, self._probed(aggregate="sum", probes=3)),
+            "class chosen by a probe": lambda: self._estimated(name, self._probed(probes=1)),
+            "Jacobian regularizer": lambda: self._plain(self._jacobian),
+            "Jacobian regularizer, a backward per class": lambda: self._plain(self._jacobian_per_class),
+            "cross-entropy, CUDA graph": lambda: self._recorded(self._cross_entropy),
+            "margin_backward, CUDA graph": lambda: self._recorded(self._ours(name, one)),
+        }
+        return known[name]()
+
+    def _loss(self, **settings: object) -> MarginLoss:
+        return MarginLoss(at=self.case.places, **settings)  # type: ignore[arg-type]
+
+    def _probed(self, **settings: object) -> MarginLoss:
+        """At the input alone: a direction is a pass of its own at every place."""
+        statistics = "frozen" if self.mixes else "coupled"
+        return MarginLoss(at=self.case.places[:1], classes="all", statistics=statistics, **settings)  # type: ignore[arg-type]
+
+    def _cast(self) -> torch.autocast:
+        return torch.autocast(self.x.device.type, torch.bfloat16, enabled=self.case.precision == "bf16")
+
+    def _cross_entropy(self) -> None:
+        with self._cast():
+            value = nn.functional.cross_entropy(places.scores_of(self.network(self.x)), self.y)
+        value.backward()
+
+    def _ours(self, name: str, loss: MarginLoss) -> Step:
+        def step() -> None:
+            with self._cast():
+                self.said[name] = repr(margin_backward(self.network, loss, self.x, self.y))
+
+        return step
+
+    def _plain(
+        self, values: Callable[[], Tensor], around: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> Step:
+        def step() -> None:
+            with self._cast(), around():
+                value = values().mean()
+            value.backward()
+
+        return step
+
+    def _estimated(self, name: str, loss: MarginLoss) -> Step:
+        if self.case.network != "vit-s":
+            return self._plain(lambda: loss(self.network, self.x, self.y))
+        self.said[name] = "attention in plain operations: the fused ones have no second derivative"
+        return self._plain(lambda: loss(self.network, self.x, self.y), lambda: sdpa_kernel(SDPBackend.MATH))
+
+    def _per_place(self, loss: MarginLoss) -> Tensor:
+        with places.watch(self.network, loss.at, statistics=loss.statistics) as at:
+            scores = places.scores_of(self.network(self.x)).float()
+        difference = differences(scores, self.y, classes=loss.classes)
+        slopes = {}
+        for name in loss.at:
+            columns = [
+                torch.autograd.grad(d.sum(), at[name], retain_graph=True)[0].float().flatten(1).norm(dim=1)
+                for d in difference.unbind(dim=1)
+            ]
+            slopes[name] = torch.stack(columns, dim=1)
+        return loss.penalize(Linearization(difference=difference, slopes=slopes))
+
+    def _one_by_one(self, loss: MarginLoss) -> Tensor:
+        """A backward pass a class, which serves all places."""
+        with places.watch(self.network, loss.at, statistics=loss.statistics) as at:
+            scores = places.scores_of(self.network(self.x)).float()
+        difference = differences(scores, self.y, classes=loss.classes)
+        columns: dict[str, list[Tensor]] = {name: [] for name in at}
+        for d in difference.unbind(dim=1):
+            for name, gradient in at.gradients(d).items():
+                columns[name].append(gradient.float().flatten(1).norm(dim=1))
+        slopes = {name: torch.stack(found, dim=1) for name, found in columns.items()}
+        return loss.penalize(Linearization(difference=difference, slopes=slopes))
+
+    def _jacobian(self) -> Tensor:
+        return Jacobian(weight=1.0, form="sum")(self.network, self.x, self.y)
+
+    def _jacobian_per_class(self) -> Tensor:
+        """The same values by a backward pass a class with `create_graph` (as Hoffman et al. 2019 take projections)."""
+        x = self.x.clone().requires_grad_()
+        scores = places.scores_of(self.network(x))
+        (classifier,) = [module for name, module in self.network.named_modules() if name == "output"]
+        total = scores.new_zeros(len(x))
+        for c in range(scores.shape[1]):
+            (gradient,) = torch.autograd.grad(scores[:, c].sum(), x, retain_graph=True, create_graph=True)
+            total = total + gradient.flatten(1).norm(dim=1) / classifier.weight[c].norm()
+        return total
+
+    def _recorded(self, step: Step) -> Step:
+        """The same step as a CUDA graph."""
+
+        def whole() -> None:
+            self.network.zero_grad(set_to_none=True)
+            step()
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM):
+                whole()
+        torch.cuda.current_stream().wait_stream(side)
+        return capture(whole, memory(self.x.device))
