@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -21,7 +22,7 @@ def measured(network: nn.Module, train: Samples, *, samples: bool = False, apart
     All in one curve, "plane"; `what` says what a point is.
     """
     e1, e2 = torch.eye(2, dtype=torch.float64)
-    plane = geometry.slice2d(network.double().cpu(), torch.zeros(2, dtype=torch.float64), e1, e2, BOX)
+    plane = geometry.slice2d(copy.deepcopy(network).double().cpu(), torch.zeros(2, dtype=torch.float64), e1, e2, BOX)
     points = []
     for left, bottom, right, top in geometry.plain(plane, cells=False).get("boundary", []):
         count = max(1, math.ceil(math.hypot(right - left, top - bottom) / apart))

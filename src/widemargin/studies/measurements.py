@@ -2,11 +2,13 @@
 
     {"kind": "attack", "attack": "fgsm", "epsilons": […]}       white-box curve; also "ifgsm", "pgd"; `steps` for those
     {"kind": "attack", …, "source": {"arm": "cross-entropy"}}   black-box: made on that arm's network of the same seed
+    {"kind": "attack", …, "target": {"arm": "cross-entropy"}}   the accuracy of that arm's network under attacks on ours
     {"kind": "noise", "sigmas": […]}                            Gaussian noise of rising standard deviation
     {"kind": "margins", "p": 2, "at": ["input"]}                statistics of the distance to the boundary
     {"kind": "density", "grid": [from, to, points]}             the density of the l_2 distance at the input
     {"kind": "embedding", "of": ["train", "test"]}              t-SNE of the last hidden layer, see `embedding`
     {"kind": "bounds", "r": 2, "thetas": [0.7, …]}              odn's bound and Bartlett's, on training samples
+    {"kind": "plane", "samples": True, "seeds": [0]}            the boundary of a network on the plane, as points
 
 All take `count`, how many test samples are used (by default all), and `curve`, the name of the points (by default that
 of the attack, "noise" or "margins").
@@ -21,7 +23,7 @@ from typing import Any
 from torch import nn
 
 from widemargin import attacks, margins
-from widemargin.studies import bound_terms, embedding, samples
+from widemargin.studies import bound_terms, boundary_points, embedding, samples
 from widemargin.studies.values import argument
 
 Networks = Callable[[Mapping[str, Any]], nn.Module]
@@ -47,6 +49,7 @@ def _attack(
     attack: str,
     epsilons: list[float],
     source: Mapping[str, Any] | None = None,
+    target: Mapping[str, Any] | None = None,
     count: int | None = None,
     curve: str | None = None,
     **settings: Any,
@@ -54,12 +57,15 @@ def _attack(
     moved: Any = attack
     if settings:
         moved = functools.partial(getattr(attacks, attack), **settings)
+    if source is not None and target is not None:
+        raise ValueError("an attack has a source and a target, expected one of them: the other is the trial's network")
+    maker = network if target is not None else None if source is None else networks(source)
     rows = attacks.curve(
-        network,
+        network if target is None else networks(target),
         samples.first(parts.test, count),
         epsilons,
         attack=moved,
-        source=None if source is None else networks(source),
+        source=maker,
         bounds=parts.whole.bounds,
         seed=seed,
         batch_size=1000,
@@ -176,6 +182,19 @@ def _bounds(
     return bound_terms.measured(network, some, r=r, thetas=thetas, probes=probes, seed=seed)
 
 
+def _plane(
+    network: nn.Module,
+    parts: samples.Parts,
+    seed: int,
+    networks: Networks,  # noqa: ARG001
+    *,
+    seeds: list[int],
+    samples: bool = False,
+) -> dict[str, Any]:
+    """Of some seeds alone: the points are for a picture."""
+    return boundary_points.measured(network, parts.train, samples=samples) if seed in seeds else {}
+
+
 _KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "attack": _attack,
     "noise": _noise,
@@ -183,4 +202,5 @@ _KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "density": _density,
     "embedding": _embedding,
     "bounds": _bounds,
+    "plane": _plane,
 }

@@ -16,6 +16,7 @@ from torch import nn
 
 from widemargin import attacks, losses, models, regularizers, training
 from widemargin.losses import ScoreLoss
+from widemargin.studies.augmented import Augmented, WithAuxiliary
 from widemargin.training.schedules import Schedule
 from widemargin.types import Labels, PerExample, Scores
 
@@ -24,12 +25,12 @@ def loss(settings: Mapping[str, Any]) -> Any:
     """The loss; `cross_entropy` adds that weight of cross-entropy to a loss of scores, as it does to margin losses.
 
     Names: cross-entropy, hinge, soft-hinge, target, large-margin, odn, odn-hinge (`stabilize: None` is the printed
-    form), and adversarial, whose `loss` is again such a mapping.
+    form); and adversarial, augmented, with-auxiliary, whose `loss` is again such a mapping.
     """
     given = dict(settings)
-    if given.get("name") == "adversarial":
+    if given.get("name") in _WRAPPERS:
         inner = loss(given.pop("loss", {"name": "cross-entropy"}))
-        return _made("loss", {**given, "loss": inner}, {"adversarial": attacks.Adversarial})
+        return _made("loss", {**given, "loss": inner}, _WRAPPERS)
     weight = given.pop("cross_entropy", None) if given.get("name") in ("hinge", "soft-hinge") else None
     made = _made("loss", given, _LOSSES)
     return made if not weight else Sum(parts=((1.0, made), (float(weight), losses.CrossEntropy())))
@@ -103,6 +104,11 @@ _LOSSES: dict[str, Callable[..., Any]] = {
     "large-margin": losses.large_margin,
     "odn": losses.odn,
     "odn-hinge": losses.odn_hinge,
+}
+_WRAPPERS: dict[str, Callable[..., Any]] = {
+    "adversarial": attacks.Adversarial,
+    "augmented": Augmented,
+    "with-auxiliary": WithAuxiliary,
 }
 _REGULARIZERS: dict[str, Callable[..., Any]] = {
     "jacobian": regularizers.Jacobian,

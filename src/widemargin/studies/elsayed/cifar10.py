@@ -1,0 +1,167 @@
+"""What elsayed's CIFAR-10 studies share: WRN-28-10, the training, the five models, and ours beside them (§4.3, B.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from widemargin.studies.elsayed.mnist import NORMS
+from widemargin.studies.schema import Arm, Scale, ScaleName
+from widemargin.studies.settings import overlay
+
+LAYER_7, LAYER_13, LAYER_19 = "group1.block3.conv2", "group2.block2.conv2", "group3.block1.conv2"
+PLACES = ("input", LAYER_7, LAYER_13, LAYER_19, "output")
+"""Input, output and three evenly spaced ones of the 25 convolutions on the way."""
+
+PLACES_OF_10 = ("input", "group1.block1.conv2", "group2.block1.conv2", "group3.block1.conv2", "output")
+"""The same in a network of depth 10 or 16."""
+
+SETTINGS: dict[str, Any] = {
+    "data": {"name": "cifar10", "validation": 5000, "flips": 0.0},
+    "network": {"name": "wrn-28-10"},
+    "loss": {"name": "augmented"},
+    "schedule": {"name": "exponential", "factor": 0.9, "every": 0.04},
+    "steps": 50_000,
+    "batch": 128,
+}
+SMALL: dict[str, Any] = {
+    "data": {"name": "synthetic", "shape": [3, 32, 32], "samples": 40, "validation": 10},
+    "network": {"depth": 10, "widen": 1, "base": 2},
+    "steps": 1,
+    "batch": 10,
+}
+CUT: dict[str, Any] = {"network": {"depth": 16, "widen": 4}, "steps": 3000}
+EVERY = {"schedule.every": (0.04, 0.4)}
+"""A decay of 0.9 every 2,000 or every 20,000 of 50,000 steps."""
+
+
+def baseline(name: str, loss: Mapping[str, Any]) -> Arm:
+    """Cross-entropy or hinge, with SGD and momentum."""
+    return Arm(
+        name=name,
+        settings={
+            "loss": {"name": "augmented", "loss": loss},
+            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+        },
+        search={**EVERY, "optimizer.lr": (0.01, 0.03, 0.1)},
+    )
+
+
+def margin(norm: str) -> Arm:
+    """The printed form: softmax scores, all classes, their sum, γ of 5,000 to 20,000, cross-entropy of weight 1."""
+    loss = {
+        "name": "large-margin",
+        "p": NORMS[norm],
+        "at": PLACES,
+        "gamma": 10_000.0,
+        "scores": "softmax",
+        "classes": "all",
+        "aggregate": "sum",
+        "cross_entropy": 1.0,
+        "stabilize": None,
+    }
+    return Arm(
+        name=f"margin {norm}",
+        settings={
+            "loss": {"name": "augmented", "loss": loss},
+            "optimizer": {"name": "rmsprop", "lr": 0.001},
+        },
+        search={**EVERY, "loss.loss.gamma": (10_000.0, 5_000.0, 20_000.0)},
+    )
+
+
+def ours(norm: str) -> Arm:
+    """The library's default loss: logits, scale-free, the strongest other class, with cross-entropy's SGD."""
+    gamma = {"l_inf": 0.03, "l_1": 10.0, "l_2": 0.5}[norm]
+    loss = {"name": "large-margin", "p": NORMS[norm], "at": PLACES, "gamma": gamma, "classes": 1}
+    return Arm(
+        name=f"ours {norm}",
+        settings={
+            "loss": {"name": "augmented", "loss": loss},
+            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+        },
+        search={**EVERY, "optimizer.lr": (0.01, 0.03, 0.1)},
+        ours=True,
+    )
+
+
+MARGINS = tuple(f"margin {norm}" for norm in NORMS)
+FIVE: tuple[Arm, ...] = (
+    baseline("cross-entropy", {"name": "cross-entropy"}),
+    baseline("hinge", {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01}),
+    *(margin(norm) for norm in NORMS),
+    *(ours(norm) for norm in NORMS),
+)
+
+
+def scales(
+    *,
+    measure: Mapping[ScaleName, Any] | None = None,
+    small: Mapping[str, Any] | None = None,
+    hours: float | int = 1,
+    only: Mapping[ScaleName, Mapping[str, tuple[Any, ...]]] | None = None,
+    of_values: Mapping[ScaleName, Mapping[str, Mapping[Any, Any]]] | None = None,
+    search_at: Mapping[str, Any] | None = None,
+    arms: tuple[str, ...] | None = None,
+) -> dict[ScaleName, Scale]:
+    """The four scales; `measure`, `only`, `of_values` by scale, `small`: more for smoke; `hours` of budget on a GPU."""
+    cut_margins = {
+        arm.name: {"loss.loss.classes": 1, "loss.loss.at": PLACES_OF_10}
+        for arm in FIVE
+        if ("margin" in arm.name or arm.ours) and (arms is None or arm.name in arms)
+    }
+    kept, asked, values = only or {}, measure or {}, of_values or {}
+
+    def settings(scale: ScaleName, lower: Mapping[str, Any]) -> dict[str, Any]:
+        return overlay(lower, {"measure": asked[scale]} if scale in asked else {})
+
+    quick = overlay(SMALL, {"data.samples": 600, "data.validation": 100, "network.base": 8, "steps": 60, "batch": 50})
+    return {
+        "smoke": Scale(
+            minutes=0.1,
+            settings=settings("smoke", overlay(SMALL, small or {})),
+            of_arms=cut_margins,
+            of_values=values.get("smoke", {}),
+            seeds=1,
+            only=kept.get("smoke", {}),
+            note="synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
+        ),
+        "quick": Scale(
+            minutes=10,
+            settings=settings("quick", quick),
+            of_arms=cut_margins,
+            of_values=values.get("quick", {}),
+            seeds=1,
+            only=kept.get("quick", {}),
+            search_at=search_at,
+            note="synthetic images, which say nothing of the claims: no CIFAR-10 is embedded; two cores",
+        ),
+        "budget": Scale(
+            minutes=60 * hours,
+            settings=settings("budget", CUT),
+            of_arms=cut_margins,
+            seeds=2,
+            cells=2,
+            only=kept.get("budget", {}),
+            search_at=search_at,
+            note="cut in this order: margins against one other class instead of 9, WRN-16-4, 3,000 steps instead of "
+            "50,000, 2 search cells instead of 6, at one condition, 2 seeds; one H200",
+        ),
+        "paper": Scale(
+            minutes=60_000,
+            settings=settings("paper", {}),
+            seeds=3,
+            cells=6,
+            only=kept.get("paper", {}),
+            note="nothing is cut; GPU-weeks",
+        ),
+    }
+
+
+DEVIATIONS = (
+    "The paper names crops, contrast and hue without numbers: here shifts of up to 4 pixels, contrast of 1 ± 0.2 and "
+    "hue of ± 5 % of a turn, drawn anew in every step.",
+    "That the paper's γ are for softmax scores is our inference; the three convolutions are the 7th, 13th and 19th "
+    "of the 25 on the way through the network.",
+    "The paper does not give the hinge's weight of cross-entropy: here 0.01.",
+)

@@ -1,0 +1,35 @@
+"""E10: test accuracy of the five models trained on all of CIFAR-10 (elsayed, §4.3)."""
+
+from __future__ import annotations
+
+from widemargin.studies.effects import Value
+from widemargin.studies.elsayed import cifar10
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Claim, Study
+
+E10 = Study(
+    id="E10",
+    source="elsayed, §4.3",
+    title="CIFAR-10, all of it",
+    question="Do margin losses cost accuracy where data are plenty and clean?",
+    task="classify",
+    arms=cifar10.FIVE,
+    settings={**cifar10.SETTINGS, "keep": True},
+    claims=tuple(
+        Claim(text=arm, effect=Value(metric="accuracy", arm=arm), reported=90.0)
+        for arm in ("cross-entropy", "hinge", *cifar10.MARGINS)
+    ),
+    figures=(
+        Figure(
+            kind="bars",
+            x="arm",
+            y="accuracy",
+            title="Test accuracy on CIFAR-10 (elsayed, §4.3)",
+            y_title="test accuracy",
+            percent=True,
+        ),
+    ),
+    scales=cifar10.scales(),
+    deviations=cifar10.DEVIATIONS,
+)
+STUDIES = {"E10": E10}

@@ -1,0 +1,66 @@
+"""E13: CIFAR-10 models attacked by FGSM, made on themselves and on the cross-entropy model (elsayed, §4.3.3, Fig. 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Gap, Order
+from widemargin.studies.elsayed import cifar10
+from widemargin.studies.elsayed.trained_on_all import EPSILONS, FROM_CROSS_ENTROPY, TOLD, over_epsilon
+from widemargin.studies.schema import Claim, Study
+
+WHITE, BLACK = "fgsm", "fgsm from cross-entropy"
+
+
+def _measure(epsilons: tuple[float, ...], count: int | None) -> list[dict[str, Any]]:
+    attack = {"kind": "attack", "attack": "fgsm", "epsilons": epsilons, "count": count}
+    return [attack, {**attack, "curve": BLACK, **FROM_CROSS_ENTROPY}]
+
+
+E13 = Study(
+    id="E13",
+    source="elsayed, Fig. 10",
+    title="FGSM on CIFAR-10, white- and black-box",
+    question="Do margins at training samples protect test samples from one large step?",
+    task="classify",
+    arms=cifar10.FIVE,
+    settings={**cifar10.SETTINGS, "keep": True},
+    claims=(
+        Claim(
+            text="at ε = 0.1 from cross-entropy, l_1 margin minus cross-entropy",
+            effect=Gap(
+                metric="accuracy", arm="margin l_1", against="cross-entropy", where={"curve": BLACK, "epsilon": 0.1}
+            ),
+            reported=14.0,
+        ),
+        *(
+            Claim(
+                text=f"{arm} above cross-entropy, {box}-box",
+                effect=Order(
+                    metric="accuracy", ordered=(arm, "cross-entropy"), where={"curve": curve, "epsilon": (0.05, 0.1)}
+                ),
+                kind="order",
+            )
+            for box, curve in (("white", WHITE), ("black", BLACK))
+            for arm in ("margin l_1", "margin l_inf")
+        ),
+    ),
+    figures=(
+        over_epsilon("Test accuracy under white-box FGSM (elsayed, Fig. 10)", WHITE),
+        over_epsilon("Test accuracy under FGSM from the cross-entropy model (elsayed, Fig. 10)", BLACK),
+    ),
+    scales=cifar10.scales(
+        measure={
+            "smoke": _measure((0.05, *TOLD), 10),
+            "quick": _measure(EPSILONS, 100),
+            "budget": _measure(EPSILONS, 2000),
+            "paper": _measure(EPSILONS, None),
+        },
+    ),
+    deviations=(
+        "The paper does not print the sizes of its attacks: here ε is 0 to 0.3; orders are asked for at 0.05 and 0.1.",
+        "The cross-entropy model is attacked by itself: white-box.",
+        *cifar10.DEVIATIONS,
+    ),
+)
+STUDIES = {"E13": E13}
