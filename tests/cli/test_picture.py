@@ -10,7 +10,7 @@ from safetensors.torch import save_model
 
 from cli.conftest import Run
 from widemargin import models
-from widemargin.cli import paper_pictures, plane_pictures
+from widemargin.cli import panels, paper_pictures, plane_pictures
 from widemargin.cli.picture import parse_samples
 from widemargin.data import Samples
 from widemargin.report.picture_schema import check_picture
@@ -55,6 +55,12 @@ def test_the_plane_through_three_samples(run: Run) -> None:
     x = plane_pictures_samples()[[4, 0, 9]].flatten(1).double()
     drawn = torch.tensor([[p["x"], p["y"]] for p in found["points"]], dtype=torch.float64)
     torch.testing.assert_close(torch.cdist(drawn, drawn), torch.cdist(x, x), rtol=1e-6, atol=1e-6)  # true distances
+
+
+def test_a_distance_as_large_as_the_edge_is_a_lower_bound() -> None:
+    x = torch.tensor([[0.0, 0.0], [0.5, 0.0]])
+    made = panels.points(x, torch.tensor([0, 1]), margins=torch.tensor([-0.25, 0.5]), box=(-1.0, 1.0, -1.0, 1.0))
+    assert [point["note"] for point in made] == ["distance -0.25", "distance at least 0.5"]
 
 
 def plane_pictures_samples() -> torch.Tensor:

@@ -11,10 +11,23 @@ if TYPE_CHECKING:
     from widemargin.report.picture_schema import Curve, Point
 
 
-def points(x: Tensor, labels: Tensor, *, group: str = "", margins: Tensor | None = None) -> list[Point]:
-    """Samples of the plane, with their margins as notes."""
+def points(
+    x: Tensor,
+    labels: Tensor,
+    *,
+    group: str = "",
+    margins: Tensor | None = None,
+    box: tuple[float, float, float, float] | None = None,
+) -> list[Point]:
+    """Samples of the plane, with their margins as notes; as far as the edge of `box`, they are lower bounds."""
     more: dict[str, Any] = {"group": group} if group else {}
-    notes = [{"note": f"distance {value:.3g}"} for value in margins.tolist()] if margins is not None else [{}] * len(x)
+    notes: list[dict[str, str]] = [{}] * len(x)
+    if margins is not None:
+        edges = [math.inf] * len(x) if box is None else _edges(x, box)
+        notes = [
+            {"note": f"distance {value:.3g}" if abs(value) < 0.999999 * edge else f"distance at least {abs(value):.3g}"}
+            for value, edge in zip(margins.tolist(), edges)
+        ]
     return [
         {"x": p1, "y": p2, "label": int(label > 0) if isinstance(label, float) else label, **more, **note}  # type: ignore[typeddict-item]
         for (p1, p2), label, note in zip(x.tolist(), labels.tolist(), notes)
@@ -45,3 +58,9 @@ def box_around(x: Tensor, *, share: float = 0.12, shape: float = 1.7 / 2.2) -> t
     wide = max(right - left, (top - bottom) / shape, 1e-9) * (1 + 2 * share)
     middle, level = (left + right) / 2, (bottom + top) / 2
     return middle - wide / 2, middle + wide / 2, level - shape * wide / 2, level + shape * wide / 2
+
+
+def _edges(x: Tensor, box: tuple[float, float, float, float]) -> list[float]:
+    """The distance of points from the nearest edge of `box`."""
+    left, right, bottom, top = box
+    return [min(p1 - left, right - p1, p2 - bottom, top - p2) for p1, p2 in x.tolist()]

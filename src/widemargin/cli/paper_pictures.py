@@ -14,6 +14,7 @@ from widemargin.cli import panels
 from widemargin.data import Samples, load, subset
 
 BOX = (-2.2, 2.2, -1.7, 1.7)
+WIDE = (-6.0, 6.0, -6.0, 6.0)  # where the boundary is looked for
 
 
 def sokolic(*, epochs: int = 100, seed: int = 3, told: Callable[[str], None]) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def sokolic(*, epochs: int = 100, seed: int = 3, told: Callable[[str], None]) ->
     told("trained a two-layer network on the toy data")
     x, y = data.train.x.double(), data.train.y
     whole, features = _plane(model, BOX), _plane(model[:-1], BOX)
-    margins = geometry.exact_margin(whole, x, y, outside="edge")
+    margins = _margins(model, x, y)
     right = margins > 0
     hard = int(torch.where(right, margins, math.inf).argmin())
     classes = list(data.classes)
@@ -57,7 +58,7 @@ def sokolic(*, epochs: int = 100, seed: int = 3, told: Callable[[str], None]) ->
     return {
         "title": "A ReLU network on the plane",
         "subtitle": "sokolic, Fig. 1, from a network trained on the toy data",
-        "panels": [first, second, _features(model, x, y, classes), _sets(model, x, y, classes, whole)],
+        "panels": [first, second, _features(model, x, y, classes), _sets(model, x, y, classes, margins)],
         **_origin(
             {
                 "data": "toy, its training set",
@@ -88,8 +89,7 @@ def elsayed(*, epochs: int = 300, seed: int = 0, samples: int = 20, told: Callab
         model = models.elsayed_toy()
         fit(model, train, loss, epochs, seed)
         plane = _plane(model, BOX)
-        margins = geometry.exact_margin(plane, train.x.double(), train.y, signed=True, outside="edge")
-        test = geometry.exact_margin(plane, data.test.x.double(), data.test.y, signed=True, outside="edge")
+        margins, test = _margins(model, train.x, train.y), _margins(model, data.test.x, data.test.y)
         accuracy, trained = (float((found > 0).double().mean()) for found in (test, margins))
         told(f"{name}: {100 * accuracy:.2f} % of the test samples, smallest margin {float(margins.min()):.3g}")
         panel: dict[str, Any] = {
@@ -156,8 +156,7 @@ def _features(model: nn.Sequential, x: Tensor, y: Tensor, classes: list[str]) ->
     }
 
 
-def _sets(model: nn.Sequential, x: Tensor, y: Tensor, classes: list[str], whole: geometry.Slice) -> dict[str, Any]:
-    margins = geometry.exact_margin(whole, x, y, outside="edge")
+def _sets(model: nn.Sequential, x: Tensor, y: Tensor, classes: list[str], margins: Tensor) -> dict[str, Any]:
     chosen = int((margins - margins[margins > 0].median()).abs().argmin())  # a sample of middling margin
     here, label = x[[chosen]], y[[chosen]]
     curves = geometry.curves(model, here, label, reach=4.0)
@@ -179,6 +178,11 @@ def _sets(model: nn.Sequential, x: Tensor, y: Tensor, classes: list[str], whole:
         ],
         **geometry.plain(plane, cells=False),
     }
+
+
+def _margins(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Signed distances to the boundary, of which no trained network's is as far away as the edge of the box."""
+    return geometry.exact_margin(_plane(model, WIDE), x.double(), y, signed=True, outside="edge")
 
 
 def _plane(model: nn.Module, box: tuple[float, float, float, float]) -> geometry.Slice:

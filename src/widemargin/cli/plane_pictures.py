@@ -65,7 +65,7 @@ def panel(
     }
     if isinstance(piece, geometry.Slice):
         margins = geometry.exact_margin(piece, places.to(piece.maps.device), labels, signed=True, outside="edge")
-        made["points"] = panels.points(places, labels, margins=margins)
+        made["points"] = panels.points(places, labels, margins=margins, box=box)
     if chosen is not None:
         _add_images(made, part.x[picked], data.bounds)
     return made

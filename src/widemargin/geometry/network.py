@@ -25,7 +25,10 @@ _REGISTERED: dict[type[nn.Module], SlopesOf] = {
     nn.LeakyReLU: lambda module: (module.negative_slope, 1.0),
 }
 _AVERAGES = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
-_KNOWN = "Linear, Conv, ReLU, LeakyReLU, PReLU of one slope, MaxPool1d and 2d, AvgPool, Flatten, Dropout, BatchNorm, activations with `slopes`"
+_KNOWN = (
+    "Linear, Conv, ReLU, LeakyReLU, PReLU of one slope, MaxPool1d and 2d, AvgPool, Flatten, Dropout, BatchNorm, "
+    "activations with `slopes`"
+)
 
 
 def register(kind: type[nn.Module], slopes: SlopesOf) -> None:
