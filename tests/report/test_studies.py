@@ -121,6 +121,13 @@ def test_every_kind_can_be_drawn(changes: dict[str, Any]) -> None:
     assert all("<path" in svg and "plain" in svg for svg in drawn)
 
 
+def test_numbers_and_words_share_an_axis_as_words() -> None:
+    rows = [{"arm": "plain", "seed": 0, "p": p, "error": 1.0} for p in (1.0, 1.25, "inf")]
+    spec = study_charts.chart({**RESULT, "rows": rows}, {**FIGURE, "x": "p", "y": "error"}).to_dict()
+    encoding = spec["layer"][0]["encoding"]["x"]
+    assert (encoding["type"], encoding["sort"]) == ("nominal", ["1", "1.25", "inf"])
+
+
 def test_the_pages_say_what_is_known(tmp_path: Path) -> None:
     written = studies.write(tmp_path, [RESULT, NOT_RUN])
     assert [path.name for path in written] == ["index.html", "E3.html", "scoreboard.svg"]

@@ -43,6 +43,8 @@ def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChar
     """The figure; arms of ours are dashed, unless dashes tell the values of `split` apart."""
     alt = need("altair")
     rows = points(result, figure)
+    if figure["kind"] == "bars" or not all(_is_number(row["x"]) for row in rows):
+        rows = [{**row, "x": f"{row['x']:g}" if _is_number(row["x"]) else str(row["x"])} for row in rows]
     arms = [arm for arm in _arms(result, figure) if any(row["arm"] == arm for row in rows)]
     data = alt.InlineData(values=rows)
     y_axis = alt.Axis(tickCount=5, **({"format": ".0%"} if figure.get("percent") else {}))
@@ -73,7 +75,7 @@ def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChar
 def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
     alt = need("altair")
     title = figure.get("x_title") or figure["x"]
-    if figure["kind"] == "bars" or not all(_is_number(row["x"]) for row in rows):
+    if any(isinstance(row["x"], str) for row in rows):
         return alt.X(
             "x:N", title=title, sort=list(dict.fromkeys(row["x"] for row in rows)), axis=alt.Axis(labelAngle=0)
         )
