@@ -143,6 +143,16 @@ def test_an_empty_batch_is_refused_as_by_the_loss() -> None:
         margin_backward(network("vit"), LOSS, *(part[:0] for part in batch()))
 
 
+@pytest.mark.parametrize("name", ["resnet, group norm", "convolutions"])
+def test_channels_last(name: str) -> None:
+    model, (x, y) = network(name).to(memory_format=torch.channels_last), batch()
+    wanted, _ = plain(model, LOSS, x.to(memory_format=torch.channels_last), y)
+    assert assert_as_autograd(model, LOSS, x.to(memory_format=torch.channels_last), y).way == "split"
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.stride() == wanted[key].stride()
+
+
 def test_frozen_parameters_get_no_gradient_and_inputs_may_have_one() -> None:
     model = network("vit")
     model.get_parameter("patches.weight").requires_grad_(False)

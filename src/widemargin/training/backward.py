@@ -153,11 +153,12 @@ def _first_pass(
     loss: MarginLoss, scores: Tensor, y: Labels, at: At, graph: Graph, scale: float | Tensor
 ) -> tuple[PerExample, PerExample, list[list[Tensor | None]]]:
     """The values of the loss, c_k, and what is kept at every use of `graph` of the gradients of d_k that arrive."""
-    d = differences(scores, y, classes=loss.classes, read_as=loss.scores)
     zeros = [at[name] for name in at]
     wanted: list[Any] = [*zeros, *(edge for use in graph.uses if not use.is_summed for edge in use.edges)]
     with ExitStack() as stack, torch.autocast(scores.device.type, enabled=False):
         sums = [stack.enter_context(use.summing()) if use.is_summed else None for use in graph.uses]
+        # Now, and not before: it looks at numbers, for which a GPU has to be waited for.
+        d = differences(scores, y, classes=loss.classes, read_as=loss.scores)
         found = iter(torch.autograd.grad(d.sum(), wanted, retain_graph=True, allow_unused=True))
     q, slopes = norms.dual(loss.p), {}
     for name, zero in zip(at, zeros):

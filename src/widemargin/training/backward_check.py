@@ -116,7 +116,7 @@ def _right(plain: Tensor | None, weighted: Tensor | None, weights: Tensor) -> tu
     return tuple(
         layout
         for layout in _layouts(plain.shape, len(weights))
-        if float((layout.scaled(plain, weights) - weighted).abs().max()) <= slack
+        if float((plain * layout.factors(weights, plain) - weighted).abs().max()) <= slack
     )
 
 

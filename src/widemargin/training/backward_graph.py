@@ -36,6 +36,8 @@ class Use:
         enters: which of its inputs lead to parameters.
         leaves: those parameters, and whatever else of the user's requires a gradient.
         is_alone: whether no other use has any of these parameters.
+        is_summed: whether two sums over the pixels are kept, and not the gradients that arrive; samples lie along the
+            first dimension then.
     """
 
     node: Node
@@ -43,6 +45,7 @@ class Use:
     enters: tuple[int, ...]
     leaves: tuple[Tensor, ...]
     is_alone: bool
+    is_summed: bool
 
     @property
     def edges(self) -> list[GradientEdge]:
@@ -59,11 +62,6 @@ class Use:
         if self.is_summed:
             return 2 * math.prod(kinds[0].shape[:2]) * int(kinds[0].dtype.itemsize)
         return sum(math.prod(kind.shape) * kind.dtype.itemsize for kind in kinds)
-
-    @property
-    def is_summed(self) -> bool:
-        """Whether two sums over the pixels are kept, and not the gradients that arrive; samples lie along `dim` 0."""
-        return self.outputs == (0,) and shortcuts.has_sums(self.node, self.enters)
 
     @contextmanager
     def summing(self) -> Iterator[list[Tensor]]:
@@ -95,22 +93,23 @@ class Use:
             assert ds is not None
             assert db is not None
             answers = shortcuts.group_norm(self.node, ds, db, layouts[0].spread(weights))
+        elif self.node.name() == "ConvolutionBackward0" and 0 not in self.enters:
+            assert kept[0] is not None
+            factors = layouts[0].factors(weights, kept[0])
+            answers = shortcuts.convolution(self.node, kept[0], factors, self.enters)
         else:
             scaled = {
-                output: layout.scaled(gradient, weights)
+                output: gradient * layout.factors(weights, gradient)
                 for output, gradient, layout in zip(self.outputs, kept, layouts, strict=True)
                 if gradient is not None
             }
-            if self.node.name() == "ConvolutionBackward0" and 0 not in self.enters:
-                answers = shortcuts.convolution(self.node, scaled[0], self.enters)
-            elif self.is_alone:
+            if self.is_alone:
                 edges = [GradientEdge(self.node, output) for output in scaled]
                 yield from _gradients(edges, list(scaled.values()), self.leaves, retain_graph=False)
                 return
-            else:
-                given = [scaled.get(output) for output in range(len(self.node._input_metadata))]
-                answer = self.node(*given)  # type: ignore[operator]  # nodes can be called, though their type hides it
-                answers = answer if isinstance(answer, tuple) else (answer,)
+            given = [scaled.get(output) for output in range(len(self.node._input_metadata))]
+            answer = self.node(*given)  # type: ignore[operator]  # nodes can be called, though their type hides it
+            answers = answer if isinstance(answer, tuple) else (answer,)
         for number in self.enters:
             if (found := answers[number]) is not None:
                 yield from _below(*self.node.next_functions[number], found)
@@ -124,13 +123,12 @@ class Layout:
     each: int
     is_adjacent: bool
 
-    def scaled(self, gradient: Tensor, weights: Tensor) -> Tensor:
-        """`gradient` with the part of sample k times `weights[k]`.
+    def factors(self, weights: Tensor, gradient: Tensor) -> Tensor:
+        """What multiplies the part of sample k of `gradient` by `weights[k]`, in the dtype and the shape for it.
 
         In half precision the weights are rounded, as they are where autograd takes them from the loss to the scores.
         """
-        weights = self.spread(weights).to(gradient.dtype)
-        return gradient * weights.view(-1, *[1] * (gradient.ndim - self.dim - 1))
+        return self.spread(weights).to(gradient.dtype).view(-1, *[1] * (gradient.ndim - self.dim - 1))
 
     def spread(self, weights: Tensor) -> Tensor:
         """The weight of every row along `dim`."""
@@ -194,6 +192,7 @@ def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> Graph:
             enters=entering,
             leaves=leaves,
             is_alone=all(counts[id(leaf)] == 1 for leaf in leaves),
+            is_summed=outputs[node] == {0} and shortcuts.has_sums(node, entering),
         )
         for node, entering, leaves in found
     ]
@@ -244,9 +243,9 @@ def _below(node: Node | None, output: int, gradient: Tensor) -> Iterator[tuple[T
     """(parameter, gradient) of what lies below a node that is not active, where `gradient` arrives."""
     if node is None:
         return
-    kind = node._input_metadata[output]  # autograd itself would sum over broadcast dimensions, and cast
-    if gradient.dtype != kind.dtype or list(gradient.shape) != list(kind.shape):
-        gradient = gradient.sum_to_size(kind.shape).to(kind.dtype)
+    kind = _variable(node) if node.name() == _LEAF else node._input_metadata[output]
+    if gradient.dtype != kind.dtype or tuple(gradient.shape) != tuple(kind.shape):
+        gradient = gradient.sum_to_size(kind.shape).to(kind.dtype)  # as autograd itself does between nodes
     if node.name() == "ToCopyBackward0":  # a weight under autocast
         before, number = node.next_functions[0]
         yield from _below(before, number, gradient)

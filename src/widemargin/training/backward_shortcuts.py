@@ -20,11 +20,19 @@ from torch import Tensor
 Node = Any
 
 
-def convolution(node: Node, gradient: Tensor, enters: tuple[int, ...]) -> tuple[Tensor | None, ...]:
-    """The gradients of (input, weight, bias) of a convolution, of the last two those that `enters` names."""
+def convolution(node: Node, gradient: Tensor, weights: Tensor, enters: tuple[int, ...]) -> tuple[Tensor | None, ...]:
+    """The gradients of (input, weight, bias) of a convolution, of the last two those that `enters` names.
+
+    `weights` multiply the gradient that arrived. The product is written as the convolution wants it, channels last
+    where its input is: a copy for that would take as long again.
+    """
+    x = node._saved_input
+    last = gradient.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    scaled = torch.empty_like(gradient, memory_format=torch.channels_last if last else torch.preserve_format)
+    torch.mul(gradient, weights, out=scaled)
     found: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
-        gradient,
-        node._saved_input,
+        scaled,
+        x,
         node._saved_weight,
         node._saved_bias_sym_sizes_opt,
         node._saved_stride,
@@ -54,8 +62,9 @@ def group_norm_sums(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 def group_norm(node: Node, ds: Tensor, db: Tensor, weights: Tensor) -> tuple[Tensor | None, ...]:
     """The gradients of (input, γ, β) of a group norm, without the first, where sample k counts `weights[k]` times."""
-    each = weights.to(ds.dtype)[:, None]
-    mean, rstd = node._saved_result1[..., None], (node._saved_result2 * each)[..., None]
-    grouped = (mean.shape[1], -1)
-    gamma = ((ds.unflatten(1, grouped) - db.unflatten(1, grouped) * mean) * rstd).sum(0).flatten()
-    return None, gamma, (db * each).sum(0)  # no matrix product: those may run as TF32
+    each = weights.to(ds.dtype).view(-1, 1, 1)
+    mean, rstd = node._saved_result1, node._saved_result2  # [batch, groups]
+    mean, rstd = mean.view(*mean.shape, 1), rstd.view(*rstd.shape, 1)
+    ds, db = ds.view(*rstd.shape[:2], -1), db.view(*rstd.shape[:2], -1)
+    gamma = (torch.addcmul(ds, db, mean, value=-1) * (rstd * each)).sum(0)
+    return None, gamma.view(-1), (db * each).sum(0).view(-1)  # no matrix product: those may run as TF32
