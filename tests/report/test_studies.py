@@ -109,6 +109,7 @@ def test_points_of_a_curve_are_drawn_where_the_figure_names_it() -> None:
         {"kind": "bars", "x": "arm"},
         {"kind": "scatter", "x": "accuracy", "y": "seed", "percent": False},
         {"split": "seed"},
+        {"split": "seed", "kind": "scatter"},
         {"x": "epsilon", "where": {"curve": "fgsm"}, "log_x": True},
     ],
 )
@@ -119,6 +120,16 @@ def test_every_kind_can_be_drawn(changes: dict[str, Any]) -> None:
     drawn = [base64.b64decode(image).decode() for image in images]
     assert drawn[0] != drawn[1]  # for dark and light
     assert all("<path" in svg and "plain" in svg for svg in drawn)
+
+
+def test_a_cloud_of_one_arm_has_the_colours_of_its_parts() -> None:
+    def encoding(arms: list[str] | None) -> Any:
+        figure = {**FIGURE, "kind": "scatter", "split": "flips", "x": "accuracy", "y": "seed", "arms": arms}
+        return study_charts.chart(RESULT, figure).to_dict()["layer"][0]["encoding"]
+
+    assert encoding(["ours"])["color"]["field"] == encoding(["ours"])["shape"]["field"] == "split"
+    assert (encoding(None)["color"]["field"], encoding(None)["shape"]["field"]) == ("arm", "split")
+    assert encoding(None)["shape"]["scale"]["domain"] == ["0.0", "0.8"]
 
 
 def test_numbers_and_words_share_an_axis_as_words() -> None:

@@ -22,6 +22,9 @@ from widemargin.report.names import number
 from widemargin.report.theme import PALETTE, config
 
 ORDER = ("reproduced", "direction holds", "not reproduced", "not run")
+MOST = 500
+"""So many rows at most has the table below a chart: a cloud of points has more, which no one reads."""
+
 _NEEDED = ("study", "source", "title", "question", "scale", "verdict", "claims", "command")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -79,7 +82,7 @@ def page(result: Mapping[str, Any]) -> str:
             "title": figure["title"],
             "light": _image(result, figure, "light"),
             "dark": _image(result, figure, "dark"),
-            "points": [_cells(point, figure) for point in study_charts.points(result, figure)],
+            "points": [_cells(point, figure) for point in study_charts.points(result, figure)[:MOST]],
             "x": figure.get("x_title") or figure["x"],
             "y": figure.get("y_title") or figure["y"],
             "split": figure.get("split"),

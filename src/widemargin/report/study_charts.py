@@ -68,7 +68,8 @@ def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChar
         offset = [] if figure["x"] == "arm" else [alt.XOffset("arm:N", scale=alt.Scale(domain=arms))]
         layers = [layer.encode(*offset) for layer in (base.mark_bar(), bars)]
     else:
-        layers = [base.mark_point(filled=True, size=35, opacity=0.75).encode(shape=shape)]
+        marks = base.mark_point(filled=True, size=35, opacity=0.75)
+        layers = [marks.encode(*_of_split(rows, figure["split"], arms)) if figure.get("split") else marks.encode(shape)]
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT + 60)
 
 
@@ -81,6 +82,16 @@ def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
         )
     scale = alt.Scale(type="log", nice=False) if figure.get("log_x") else alt.Scale(nice=False, zero=False)
     return alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=8))
+
+
+def _of_split(rows: Sequence[Point], split: str, arms: Sequence[str]) -> list[Any]:
+    """In a scatter plot the values of `split` have a shape each, and their own colours where there is but one arm."""
+    alt = need("altair")
+    values = list(dict.fromkeys(row["split"] for row in rows))
+    values = sorted(values, key=lambda value: (len(value), value))  # 2 before 10
+    shapes = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
+    found = [alt.Shape("split:N", title=split, scale=shapes)]
+    return found if len(arms) > 1 else [*found, alt.Color("split:N", title=split, scale=alt.Scale(domain=values))]
 
 
 def _dashed(lines: Any, result: Mapping[str, Any], figure: Mapping[str, Any], arms: Sequence[str]) -> Any:

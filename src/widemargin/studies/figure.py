@@ -21,7 +21,8 @@ class Figure:
         x_title, y_title: with units; by default the names.
         where: which rows are drawn, as in the claims: `{"curve": "fgsm"}`.
         arms: which arms, in this order; by default all.
-        split: another key, whose values get a dash pattern each (a colour is an arm): `"split"`, `"depth"`.
+        split: another key, whose values get a dash pattern each (a colour is an arm): `"part"`, `"depth"`. In a scatter
+            plot a shape each, and a colour of their own where there is but one arm.
         percent: y is a share, shown in percent.
         log_x, log_y: logarithmic axes.
     """
