@@ -71,7 +71,7 @@ def test_no_step_within_the_lower_bound_changes_the_answer(name: str, p: float) 
     torch.manual_seed(1)
     model, x = make(), torch.randn(3, *shape)
     y = answers(model, x)
-    found = bracket(model, x, y, p, attack_steps=10)
+    found = bracket(model, x, y, p, attack_steps=3, steps=6)
     assert (found.lower > 0).all()
     assert (found.lower <= found.upper).all()
     for i, radius in enumerate(found.lower.tolist()):
@@ -121,11 +121,11 @@ def test_the_network_is_left_as_it_was_and_batches_do_not_matter() -> None:
     y = answers(model, x)
     model.train()
     model.get_submodule("1").eval()
-    found = bracket(model, x, y, attack_steps=10)
+    found = bracket(model, x, y, attack_steps=3, steps=4)
     assert model.training
     assert model.get_submodule("0").training
     assert not model.get_submodule("1").training
-    small = bracket(model, x, y, attack_steps=10, batch_size=2)
+    small = bracket(model, x, y, attack_steps=3, steps=4, batch_size=2)
     for name in ("lower", "upper", "linearized"):
         assert torch.allclose(getattr(found, name), getattr(small, name), rtol=1e-5)
 
