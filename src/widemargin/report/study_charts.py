@@ -80,7 +80,11 @@ def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
         return alt.X(
             "x:N", title=title, sort=list(dict.fromkeys(row["x"] for row in rows)), axis=alt.Axis(labelAngle=0)
         )
-    scale = alt.Scale(type="log", nice=False) if figure.get("log_x") else alt.Scale(nice=False, zero=False)
+    scale = (
+        alt.Scale(type="log", nice=False)
+        if figure.get("log_x")
+        else alt.Scale(nice=figure["kind"] == "scatter", zero=False)
+    )
     return alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=8))
 
 

@@ -67,6 +67,9 @@ def config(mode: Mode, *, legend: bool) -> dict[str, Any]:
         "legend": {
             "disable": not legend,
             "orient": "top",
+            "titleColor": page["soft"],
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
             "labelColor": page["ink"],
             "labelFontSize": 12,
             "labelLimit": 220,
