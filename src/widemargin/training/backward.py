@@ -154,9 +154,9 @@ def _first_pass(
 ) -> tuple[PerExample, PerExample, list[list[Tensor | None]]]:
     """The values of the loss, c_k, and what is kept at every use of `graph` of the gradients of d_k that arrive."""
     zeros = [at[name] for name in at]
-    wanted: list[Any] = [*zeros, *(edge for use in graph.uses if not use.is_summed for edge in use.edges)]
+    wanted: list[Any] = [*zeros, *(edge for use in graph.uses if not use.is_hooked for edge in use.edges)]
     with ExitStack() as stack, torch.autocast(scores.device.type, enabled=False):
-        sums = [stack.enter_context(use.summing()) if use.is_summed else None for use in graph.uses]
+        hooked = [stack.enter_context(use.keeping()) if use.is_hooked else None for use in graph.uses]
         # Now, and not before: it looks at numbers, for which a GPU has to be waited for.
         d = differences(scores, y, classes=loss.classes, read_as=loss.scores)
         found = iter(torch.autograd.grad(d.sum(), wanted, retain_graph=True, allow_unused=True))
@@ -166,7 +166,7 @@ def _first_pass(
         gradient = torch.zeros_like(zero) if gradient is None else gradient
         slopes[name] = slope_at(name, gradient, q=q, samples=len(scores))[:, None]
     kept: list[list[Tensor | None]] = [
-        [next(found) for _ in use.outputs] if own is None else [*own] for use, own in zip(graph.uses, sums)
+        [next(found) for _ in use.outputs] if own is None else [*own] for use, own in zip(graph.uses, hooked)
     ]
     d = d.detach().requires_grad_()
     values = loss.penalize(Linearization(difference=d, slopes=slopes))

@@ -38,6 +38,7 @@ class Use:
         is_alone: whether no other use has any of these parameters.
         is_summed: whether two sums over the pixels are kept, and not the gradients that arrive; samples lie along the
             first dimension then.
+        is_channels_last: whether it is a convolution that would copy its gradient to put channels last.
     """
 
     node: Node
@@ -46,6 +47,7 @@ class Use:
     leaves: tuple[Tensor, ...]
     is_alone: bool
     is_summed: bool
+    is_channels_last: bool
 
     @property
     def edges(self) -> list[GradientEdge]:
@@ -63,18 +65,29 @@ class Use:
             return 2 * math.prod(kinds[0].shape[:2]) * int(kinds[0].dtype.itemsize)
         return sum(math.prod(kind.shape) * kind.dtype.itemsize for kind in kinds)
 
-    @contextmanager
-    def summing(self) -> Iterator[list[Tensor]]:
-        """The two sums of the gradient that arrives in a backward pass inside the `with` block, if one does."""
-        sums: list[Tensor] = []
+    @property
+    def is_hooked(self) -> bool:
+        """Whether what is kept is taken by a hook, while the gradient arrives."""
+        return self.is_summed or self.is_channels_last
 
-        def keep(gradients: tuple[Tensor | None, ...]) -> None:
-            if gradients[0] is not None:
-                sums.extend(shortcuts.group_norm_sums(self.node, gradients[0]))
+    @contextmanager
+    def keeping(self) -> Iterator[list[Tensor]]:
+        """What is kept of the gradient that arrives in a backward pass inside the `with` block, if one does."""
+        kept: list[Tensor] = []
+
+        def keep(arriving: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...] | None:
+            gradient = arriving[0]
+            if gradient is None:
+                return None
+            if self.is_summed:
+                kept.extend(shortcuts.group_norm_sums(self.node, gradient))
+                return None
+            kept.append(gradient.contiguous(memory_format=torch.channels_last))  # once, for both passes
+            return (kept[0], *arriving[1:])
 
         handle = self.node.register_prehook(keep)
         try:
-            yield sums
+            yield kept
         finally:
             handle.remove()  # else node and hook would hold each other for ever
 
@@ -95,8 +108,7 @@ class Use:
             answers = shortcuts.group_norm(self.node, ds, db, layouts[0].spread(weights))
         elif self.node.name() == "ConvolutionBackward0" and 0 not in self.enters:
             assert kept[0] is not None
-            factors = layouts[0].factors(weights, kept[0])
-            answers = shortcuts.convolution(self.node, kept[0], factors, self.enters)
+            answers = shortcuts.convolution(self.node, kept[0] * layouts[0].factors(weights, kept[0]), self.enters)
         else:
             scaled = {
                 output: gradient * layout.factors(weights, gradient)
@@ -193,6 +205,7 @@ def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> Graph:
             leaves=leaves,
             is_alone=all(counts[id(leaf)] == 1 for leaf in leaves),
             is_summed=outputs[node] == {0} and shortcuts.has_sums(node, entering),
+            is_channels_last=shortcuts.is_channels_last(node),
         )
         for node, entering, leaves in found
     ]

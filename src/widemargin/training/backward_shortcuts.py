@@ -20,19 +20,11 @@ from torch import Tensor
 Node = Any
 
 
-def convolution(node: Node, gradient: Tensor, weights: Tensor, enters: tuple[int, ...]) -> tuple[Tensor | None, ...]:
-    """The gradients of (input, weight, bias) of a convolution, of the last two those that `enters` names.
-
-    `weights` multiply the gradient that arrived. The product is written as the convolution wants it, channels last
-    where its input is: a copy for that would take as long again.
-    """
-    x = node._saved_input
-    last = gradient.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
-    scaled = torch.empty_like(gradient, memory_format=torch.channels_last if last else torch.preserve_format)
-    torch.mul(gradient, weights, out=scaled)
+def convolution(node: Node, gradient: Tensor, enters: tuple[int, ...]) -> tuple[Tensor | None, ...]:
+    """The gradients of (input, weight, bias) of a convolution, of the last two those that `enters` names."""
     found: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
-        scaled,
-        x,
+        gradient,
+        node._saved_input,
         node._saved_weight,
         node._saved_bias_sym_sizes_opt,
         node._saved_stride,
@@ -44,6 +36,14 @@ def convolution(node: Node, gradient: Tensor, weights: Tensor, enters: tuple[int
         [False, 1 in enters, 2 in enters],
     )
     return found
+
+
+def is_channels_last(node: Node) -> bool:
+    """Whether a node is a convolution of images whose channels come last in memory, and not only by chance."""
+    if node.name() != "ConvolutionBackward0":
+        return False
+    x = node._saved_input
+    return x.ndim == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
 
 
 def has_sums(node: Node, enters: tuple[int, ...]) -> bool:
