@@ -20,7 +20,18 @@ SOURCE = ROOT / "src" / "widemargin"
 
 # The design's order, from the bottom up. A room imports from its own rung and the rungs below, and no ring may form.
 LADDER: tuple[tuple[str, ...], ...] = (
-    ("types", "norms", "places", "frozen_batchnorm", "modes", "files", "progress", "provenance"),
+    (
+        "types",
+        "norms",
+        "places",
+        "along",
+        "frozen_batchnorm",
+        "forward_mode",
+        "modes",
+        "files",
+        "progress",
+        "provenance",
+    ),
     ("margins",),
     ("losses", "regularizers", "optim", "bounds", "geometry", "gp", "attacks", "certify"),
     ("bracketing",),

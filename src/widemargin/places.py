@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
+from widemargin.along import pushed
 from widemargin.frozen_batchnorm import Route, freeze
 
 BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
@@ -140,17 +141,9 @@ class At(_Places):
                 "along a direction is not a sample's own: choose statistics='frozen' or evaluation mode"
             )
         self._check_second_order()
-        empty = {name: outputs.new_zeros(len(directions[name]), *outputs.shape) for name in self}
-        if not outputs.requires_grad:
-            return empty
-        v = torch.zeros_like(outputs, requires_grad=True)
-        zeros = [self[name] for name in self]
         with self._route.frozen():
-            pulled = torch.autograd.grad(outputs, zeros, v, create_graph=True, allow_unused=True)
-        return {
-            name: empty[name] if g is None else _pushed(g, v, directions[name].reshape(-1, *g.shape).to(g.dtype))
-            for name, g in zip(self, pulled)
-        }
+            found = pushed(outputs, [self[name] for name in self], [directions[name] for name in self])
+        return dict(zip(self, found))
 
     def _check_second_order(self) -> None:
         if self._is_compiled:
@@ -237,7 +230,7 @@ def watch(
         if statistics == "frozen" or compiles_its_own_hooks or hidden:
             stack.enter_context(uncompiled(model))
         else:
-            at._is_compiled = _is_compiled_inside(model)
+            at._is_compiled = is_compiled(model)
         if any(isinstance(module, nn.RNNBase) for module in model.modules()):
             # cuDNN's recurrent layers have no backward pass in evaluation mode.
             stack.callback(setattr, torch.backends.cudnn, "enabled", torch.backends.cudnn.enabled)
@@ -253,7 +246,7 @@ def watch(
 @contextmanager
 def uncompiled(model: nn.Module) -> Iterator[None]:
     """Run `model` uncompiled inside the `with` block: hooks inside a compiled network are skipped without a word."""
-    if _is_compiled_inside(model):
+    if is_compiled(model):
         with torch.compiler.set_stance("force_eager"):
             yield
     else:
@@ -319,24 +312,6 @@ def unwrap(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def _pushed(pulled: Tensor, v: Tensor, directions: Tensor) -> Tensor:
-    """∂(pulled·u)/∂v for every direction u, `[some, *v.shape]`."""
-    if not pulled.requires_grad:
-        return v.new_zeros(len(directions), *v.shape)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message=".*performance drop")
-            (found,) = torch.autograd.grad(
-                pulled, v, directions, retain_graph=True, is_grads_batched=True, materialize_grads=True
-            )
-    except (RuntimeError, UserWarning):  # no rule for a batch of them
-        one_by_one = [
-            torch.autograd.grad(pulled, v, u, retain_graph=True, materialize_grads=True)[0] for u in directions
-        ]
-        return torch.stack(one_by_one)
-    return found
-
-
 def _attach(model: nn.Module, name: str, at: At) -> RemovableHandle:
     if name == INPUT:
         # Before the other hooks of the network, and on the outermost wrapper: what the user passes is the input.
@@ -397,5 +372,6 @@ def _add_to_output(name: str, at: At, output: Any) -> Any:
     )
 
 
-def _is_compiled_inside(model: nn.Module) -> bool:
+def is_compiled(model: nn.Module) -> bool:
+    """Whether `torch.compile` was applied to `model`, or to a module inside it."""
     return any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) for m in model.modules())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin import norms, places
+from widemargin import forward_mode, norms, places
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
 from widemargin.margins import probes
@@ -94,6 +94,12 @@ class MarginLoss:
 
         `directions` are those of `probes`, `[probes, batch, ...]` at every place, instead of drawn ones.
         """
+        if self.probes is not None and self.at == (places.INPUT,):
+            u = torch.randn(self.probes, *x.shape, device=x.device) if directions is None else directions[places.INPUT]
+            directions = {places.INPUT: u}
+            if (found := forward_mode.run(model, x, u)) is not None:
+                scores, along = found
+                return self.of(scores, y, at=along, directions=directions)
         with places.watch(model, self.at, statistics=self.statistics) as at:
             scores = places.scores_of(model(x))
         return self.of(scores, y, at=at, directions=directions)

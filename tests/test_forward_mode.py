@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import zoo
+from widemargin import forward_mode, losses, places
+
+
+def both(network: nn.Module, x: Tensor, some: int = 2) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
+    """Scores and their derivatives along directions: by an ordinary pass, and in forward mode."""
+    u = {"input": torch.randn(some, *x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(0))}
+    torch.manual_seed(0)  # of dropout
+    with places.watch(network, ("input",), statistics="coupled") as at:
+        scores = places.scores_of(network(x)).reshape(len(x), -1)
+    torch.manual_seed(0)
+    found = forward_mode.run(network, x, u["input"])
+    if found is None:
+        return (scores, scores), None
+    pushed = found[0].reshape(len(x), -1)
+    return (scores, at.along(scores, u)["input"]), (pushed, found[1].along(pushed, u)["input"])
+
+
+@pytest.mark.parametrize("entry", [*zoo.ZOO, *zoo.LOGITS, zoo.RECURRENT[1]], ids=str)
+@pytest.mark.parametrize("mode", [False, True])
+def test_the_scores_of_an_ordinary_pass_with_the_derivatives(entry: zoo.Entry, mode: bool) -> None:
+    network, x = entry.network(dtype=torch.float64).train(mode), entry.inputs(dtype=torch.float64)
+    expected, found = both(network, x)
+    if places.mixing_modules(network):
+        assert found is None
+        return
+    assert found is not None
+    assert torch.equal(found[0], expected[0])
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-10, atol=1e-13)
+
+
+def test_gradients_of_weights_and_at_the_input_come_with_it() -> None:
+    entry = zoo.ZOO[3]
+    network, x = entry.network(dtype=torch.float64), entry.inputs(dtype=torch.float64)
+    found = forward_mode.run(network, x, torch.randn(2, *x.shape, dtype=torch.float64))
+    assert found is not None
+    scores, at = found
+    with places.watch(network, ("input",)) as watched:
+        plain = network(x)
+    torch.testing.assert_close(at.gradients(scores[:, 1]), watched.gradients(plain[:, 1]))
+    weights = list(network.parameters())
+    torch.testing.assert_close(
+        torch.autograd.grad(scores.square().sum(), weights), torch.autograd.grad(plain.square().sum(), weights)
+    )
+
+
+def test_no_convolution_is_taken_for_weights_that_do_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, x = (
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(2 * 36, 3)),
+        torch.rand(2, 1, 8, 8),
+    )
+    network(x)
+    from torch.profiler import profile
+
+    with profile() as plain:
+        network(x)
+    with profile() as along:
+        assert forward_mode.run(network, x, torch.randn(1, *x.shape)) is not None
+    calls = [sum(e.count for e in p.key_averages() if e.key.endswith("_convolution")) for p in (plain, along)]
+    assert calls[0] > 0
+    assert calls[1] == 2 * calls[0]
+
+
+class Looks(nn.Module):
+    """Decides by a number that depends on the direction: no rule can do that for a batch of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = _Custom.apply(x)
+        return y
+
+
+class _Custom(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0] * 2
+
+
+def test_a_network_without_forward_mode_takes_the_other_way_and_is_not_tried_again() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 5), Looks(), nn.Linear(5, 3)).double()
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
+    u = torch.randn(2, 6, 4, dtype=torch.float64)
+    loss = losses.MarginLoss(classes="all", probes=2, aggregate="sum")
+    value = loss(network, x, y, directions={"input": u})
+    assert forward_mode.run(network, x, u) is None
+    runs: list[int] = []
+    network[0].register_forward_hook(lambda *_: runs.append(1))
+    twice = nn.Linear(5, 5, bias=False)
+    with torch.no_grad():
+        twice.weight.copy_(2 * torch.eye(5))
+    same = nn.Sequential(network[0], twice, network[2]).double()
+    torch.testing.assert_close(value, loss(same, x, y, directions={"input": u}), rtol=1e-10, atol=0)
+    runs.clear()
+    loss(network, x, y)
+    assert runs == [1]
+
+
+@pytest.mark.parametrize("case", ["compiled", "tokens", "no grad", "recurrent", "batch norm"])
+def test_where_there_is_none(case: str) -> None:
+    network, x = nn.Sequential(nn.Linear(4, 3)), torch.rand(2, 4)
+    if case == "compiled":
+        network = torch.compile(network, backend="eager")  # type: ignore[assignment]
+    if case == "tokens":
+        x = torch.randint(3, (2, 4))
+    if case == "recurrent":
+        network = nn.Sequential(nn.RNN(4, 3))
+    if case == "batch norm":
+        network.append(nn.BatchNorm1d(3))
+    with torch.set_grad_enabled(case != "no grad"):
+        assert forward_mode.run(network, x, torch.rand(1, 2, 4)) is None
+
+
+def test_other_directions_than_those_of_the_pass_are_refused() -> None:
+    network, x = nn.Linear(4, 3), torch.rand(2, 4)
+    found = forward_mode.run(network, x, torch.rand(2, 2, 4))
+    assert found is not None
+    with pytest.raises(ValueError, match="directions has 3, but the pass had 2"):
+        found[1].along(found[0], {"input": torch.rand(3, 2, 4)})
