@@ -20,10 +20,11 @@ SETTINGS: dict[str, Any] = {
 DESCENT: dict[str, Any] = {"name": "sgd", "lr": 0.001}
 
 
-def _arms(optimizer: dict[str, Any], alpha: float) -> tuple[Arm, ...]:
+def _arms(optimizer: dict[str, Any], alpha: float, rates: tuple[float, ...] = ()) -> tuple[Arm, ...]:
+    search = {"optimizer.lr": rates} if rates else {}
     return (
-        Arm(name=TRUE, settings={"optimizer": optimizer, "alpha": 1.0, "data.labels": "true"}),
-        Arm(name=RANDOM, settings={"optimizer": optimizer, "alpha": alpha, "data.labels": "random"}),
+        Arm(name=TRUE, settings={"optimizer": optimizer, "alpha": 1.0, "data.labels": "true"}, search=search),
+        Arm(name=RANDOM, settings={"optimizer": optimizer, "alpha": alpha, "data.labels": "random"}, search=search),
     )
 
 
@@ -68,17 +69,19 @@ _SCALES = {
     ),
     "quick": Scale(
         minutes=4,
-        settings={**EMBEDDED, "data.train": 300, "network.width": 200, "optimizer.lr": 0.01},
+        settings={**EMBEDDED, "data.train": 300, "network.width": 200},
         seeds=2,
-        note="300 points of mnist-5k, then width 200, with ten times the learning rate of descent; one core",
+        cells=3,
+        note="300 points of mnist-5k, then width 200; one core",
     ),
     "budget": Scale(
         minutes=4,
         settings={"network.width": 2000},
         seeds=3,
+        cells=3,
         note="width cut to 2000; everything else as the paper; one GPU",
     ),
-    "paper": Scale(minutes=10, seeds=3, note="as the paper; one GPU"),
+    "paper": Scale(minutes=20, seeds=3, cells=3, note="as the paper; one GPU"),
 }
 _SIGMA = "First weights are normal with the variance of PyTorch's default, 1/(3·fan-in); the paper does not say which."
 _QUANTILES = "The figure shows quantiles of the margins in place of their densities."
@@ -89,7 +92,9 @@ F1 = Study(
     title="Spectrally-normalized margins, without control of the weights",
     question="Do spectrally-normalized margins tell a network that generalizes from one that can't?",
     task="targeted",
-    arms=_arms(DESCENT, 10.0),
+    arms=_arms(DESCENT, 10.0, (0.001, 0.003, 0.01)),
+    choose_by="loss",
+    smallest=True,
     settings=SETTINGS,
     claims=_claims(TRUE, RANDOM, (88.0, 8.3)),
     figures=(_figure(1),),
@@ -98,7 +103,8 @@ F1 = Study(
         SPHERE,
         MARGIN,
         _SIGMA,
-        "The loss is the sum over outputs; descent's learning rate of 0.001 is the paper's 0.01 for a mean over ten.",
+        "The loss is the sum over outputs: descent's rate of 0.001 is the paper's 0.01 for a mean over ten. Of that, three "
+        "and ten times that, the one of the smallest training loss is taken.",
         "Networks train for 1,000 steps, as in the authors' code, and are not stopped at 95 % training accuracy.",
         "The appendix's 88 % is taken for the test accuracy on true labels; the caption says 81 %.",
         _QUANTILES,

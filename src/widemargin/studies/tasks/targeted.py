@@ -14,7 +14,8 @@ Settings:
 
 Row: `accuracy` and `train accuracy` (of the clean points, with the labels they were given), `loss`, `steps`, `margin`
 (the median Frobenius-normalized margin of the clean points), `targeted` (α·Π_l √d_l/‖W_l‖_F, the margin of a network
-that meets its target), `spectral` (the median), and the quantiles of both margins as the curve "margins".
+that meets its target), `spectral` (the median), and the quantiles of both margins as the curve "margins". A search sees
+`loss`, `steps` and `train accuracy` alone: rates are chosen by how well they train.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ from widemargin.studies.trial import Context, Trial
 from widemargin.training import TrainingStopped, population
 
 VERSION = 1
+DIED = 1e30
+"""The loss of a training that died, which no search chooses."""
+
 QUANTILES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 _KEYS = ("data", "network", "alpha", "optimizer", "schedule", "steps", "batch", "until", "spectral")
 
@@ -98,18 +102,16 @@ def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: Context
             for trial, first in zip(trials, firsts):
                 yield from _rows([trial], [first], context)
             return
-        yield _dead(held[0].test, str(stopped))
+        yield _dead(trials[0], held[0].test, str(stopped))
         return
     ends = zip(trials, firsts, trained.networks, held, trained.losses, trained.steps)
     for trial, first, network, one, loss, steps in ends:
-        yield {
-            "accuracy": float(accuracies([network], one.test)[0]),
-            "train accuracy": float(accuracies([network], one.clean)[0]),
-            "loss": loss,
-            "steps": steps,
-            "died": None,
-            **_margins(trial.settings, first, network, one.clean),
-        }
+        found = {"loss": loss, "steps": steps, "died": None}
+        found["train accuracy"] = float(accuracies([network], one.clean)[0])
+        if trial.stage == "final":
+            found["accuracy"] = float(accuracies([network], one.test)[0])
+            found |= _margins(trial.settings, first, network, one.clean)
+        yield found
 
 
 def _margins(settings: Mapping[str, Any], first: nn.Module, network: nn.Module, clean: Samples) -> dict[str, Any]:
@@ -142,6 +144,7 @@ def _quantiles(margin: Tensor) -> list[float]:
     return found
 
 
-def _dead(test: Samples, why: str) -> dict[str, Any]:
+def _dead(trial: Trial, test: Samples, why: str) -> dict[str, Any]:
     chance = 1 / len(test.y.unique())
-    return {"accuracy": chance, "train accuracy": chance, "loss": None, "steps": 0, "died": why}
+    found = {"loss": DIED, "steps": 0, "died": why, "train accuracy": chance}
+    return found | ({"accuracy": chance} if trial.stage == "final" else {})
