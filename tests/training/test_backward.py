@@ -45,6 +45,7 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "second order": ({"second_order": True}, "second_order=True"),
     "two classes": ({"classes": 2}, "takes 2 classes"),
     "all classes": ({"classes": "all"}, "takes 3 classes"),
+    "probes": ({"classes": "all", "probes": 3}, "estimated by random directions"),
 }
 
 ALONE = {  # of NETWORKS, in training mode: why not the split

@@ -31,6 +31,12 @@ from widemargin.training.backward_check import Layouts, layouts_of
 from widemargin.training.backward_graph import Graph, Layout, graph_of
 from widemargin.types import Labels, PerExample, is_binary
 
+LEAST_ON_A_GPU = 2**26
+"""Bytes to keep below which a GPU waits for its launches, of which the split has more than two backwards.
+
+MNIST CNN, batch 128, on an H200: 20 MB, 8.9 ms by the split and 7.7 by two backwards. In a CUDA graph nothing waits.
+"""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Backward:
@@ -74,9 +80,9 @@ def margin_backward(
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory is {memory!r}, expected None or a number of bytes >= 0")
     why_not = _never(places.unwrap(model), loss, memory)
-    with places.watch(model, loss.at, statistics=loss.statistics) as at:
-        scores = places.scores_of(model(x))
     if why_not is None:
+        with places.watch(model, loss.at, statistics=loss.statistics) as at:
+            scores = places.scores_of(model(x))
         found = _split(model, loss, x, y, scores, at, memory)
         if not isinstance(found, str):
             graph, layouts = found
@@ -84,8 +90,9 @@ def margin_backward(
             values, weights, kept = _first_pass(loss, scores, y, at, graph, scale)
             _second_pass(graph, layouts, kept, weights)
             return Backward(values=values, way="split", reason=reason)
-        why_not = found
-    values = loss.of(scores, y, at=at)
+        why_not, values = found, loss.of(scores, y, at=at)
+    else:
+        values = loss(model, x, y)
     with torch.autocast(x.device.type, enabled=False):
         (scale * values.mean()).backward()
     return Backward(values=values.detach(), way="two", reason=why_not)
@@ -97,6 +104,8 @@ def _never(model: nn.Module, loss: MarginLoss, memory: int | None) -> str | None
         return "the loss has a cross-entropy term, a second direction at the scores"
     if loss.second_order:
         return "the loss has second_order=True, its denominators depend on the weights"
+    if loss.probes is not None:
+        return "the loss takes several classes, estimated by random directions"
     if memory == 0:
         return "memory=0"
     if mixing := places.mixing_modules(model):
@@ -141,6 +150,8 @@ def _split(
     if isinstance(chosen, int):
         shapes = [list(shape) for shape in graph.uses[chosen].shapes()]
         return f"gradients of shape {shapes} ({graph.uses[chosen].node.name()}) are not of {len(x)} samples"
+    if x.is_cuda and graph.bytes() < LEAST_ON_A_GPU and not torch.cuda.is_current_stream_capturing():
+        return f"{graph.bytes() / 1e6:.3g} MB of gradients, so little that launching the split would take longer"
     return graph, chosen
 
 
