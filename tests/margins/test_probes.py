@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import zoo
 from widemargin import losses, margins, places
 from widemargin.margins import probes
+from widemargin.training import margin_backward
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
 
@@ -222,3 +223,20 @@ def test_an_estimate_needs_two_probes() -> None:
     network, x, y = classifier()
     with pytest.raises(ValueError, match="probes is 1, expected a number of directions >= 2"):
         margins.estimate(network, x, y, probes=1)
+
+
+@pytest.mark.parametrize("classes", [6, 1])
+@pytest.mark.parametrize("aggregate", ["sum", "max"])
+def test_margin_backward_takes_the_same_gradients(classes: int, aggregate: Any) -> None:
+    """Of a binary network too, whose one class would have an exact slope otherwise."""
+    network, x, y = classifier(classes)
+    y = y if classes > 1 else torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+    loss = losses.MarginLoss(classes="all", aggregate=aggregate, probes=2, penalty=losses.Hinge(gamma=9.0))
+    torch.manual_seed(5)
+    values = loss(network, x, y)
+    expected = torch.autograd.grad(values.mean(), list(network.parameters()))
+    torch.manual_seed(5)
+    done = margin_backward(network, loss, x, y)
+    assert "estimated by random directions" in repr(done)
+    torch.testing.assert_close(done.values, values.detach())
+    torch.testing.assert_close([p.grad for p in network.parameters()], list(expected))
