@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from widemargin.studies.effects import Custom, Gap, Measured, Order, Ratio, Value
+from widemargin.studies.effects import Custom, Gap, Measured, Order, Positive, Ratio, Value
 from widemargin.studies.rows import Row, flatten
 
 
@@ -106,3 +106,13 @@ def test_anything_else() -> None:
 def test_rows_that_can_not_be_flattened(measured: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         list(flatten("a", 0, {"flips": 0.0}, measured))
+
+
+def test_a_number_that_must_only_be_positive() -> None:
+    effect = Positive(function=lambda rows: [row["gain"] for row in rows], name="gain")
+    found = effect.of([{"gain": 0.1}, {"gain": 0.3}], 100.0)
+    assert found is not None
+    assert found.mean == pytest.approx(20.0)
+    assert found.parts[0][0] == "gain"
+    assert effect.is_order
+    assert effect.of([]) is None

@@ -189,6 +189,32 @@ class Custom(Effect):
         return Measured.of(values, factor) if values else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Positive(Effect):
+    """A number that the paper shows as a picture only: all that is asked of it is to stand out above 0, as an order.
+
+    `function(rows)` gives one number a seed, before the claim's factor; an empty list: not run.
+    """
+
+    function: Callable[[Sequence[Row]], Sequence[float]]
+    name: str
+    is_order = True
+    null = 0.0
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Unknown."""
+        return ()
+
+    def of(self, rows: Sequence[Row], factor: float = 1.0) -> Measured | None:
+        """Mean over seeds of what the function gives."""
+        values = list(self.function(rows))
+        if not values:
+            return None
+        total = Measured.of(values, factor)
+        return Measured(mean=total.mean, sd=total.sd, seeds=total.seeds, parts=((self.name, total),))
+
+
 def _by_seed(
     rows: Sequence[Row], metric: str, arm: str, where: Where
 ) -> dict[int, dict[tuple[tuple[str, Any], ...], float]]:

@@ -7,7 +7,7 @@ from typing import Any
 from widemargin.studies.effects import Effect, Order, Value
 from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study
 
 TRUE, RANDOM = "true labels", "random labels"
 SETTINGS: dict[str, Any] = {
@@ -60,7 +60,7 @@ def _figure(number: int) -> Figure:
     )
 
 
-_SCALES = {
+_SCALES: dict[ScaleName, Scale] = {
     "smoke": Scale(
         minutes=0.1,
         settings={**SMALL, "data.train": 100, "network.width": 16, "network.depth": 3, "steps": 20},
@@ -103,8 +103,8 @@ F1 = Study(
         SPHERE,
         MARGIN,
         _SIGMA,
-        "The loss is the sum over outputs: descent's rate of 0.001 is the paper's 0.01 for a mean over ten. Of that, three "
-        "and ten times that, the one of the smallest training loss is taken.",
+        "The loss is the sum over outputs: descent's rate of 0.001 is the paper's 0.01 for a mean over ten. Of that, "
+        "three and ten times that, the one of the smallest training loss is taken.",
         "Networks train for 1,000 steps, as in the authors' code, and are not stopped at 95 % training accuracy.",
         "The appendix's 88 % is taken for the test accuracy on true labels; the caption says 81 %.",
         _QUANTILES,
