@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from torch import Tensor, nn
 
+from widemargin.control.accuracy import accuracies
+from widemargin.data import Samples
 from widemargin.margins import normalized
 from widemargin.studies.tasks import ensembles, nngp, targeted, twins
 from widemargin.studies.trial import Context, Stage, Trial
@@ -47,8 +50,12 @@ def test_descent_registers_its_target_by_the_norms_of_its_weights() -> None:
 
 def test_a_search_reads_no_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    count = targeted.accuracies
-    monkeypatch.setattr(targeted, "accuracies", lambda networks, part: seen.append(len(part)) or count(networks, part))
+
+    def counted(networks: Sequence[nn.Module], part: Samples) -> Tensor:
+        seen.append(len(part))
+        return accuracies(networks, part)
+
+    monkeypatch.setattr(targeted, "accuracies", counted)
     settings = {**SETTINGS, "data": {**SETTINGS["data"], "test": 37}}
     row = targeted.run(trial(settings, stage="search"), Context())
     assert "accuracy" not in row
