@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from widemargin.models import inception
 from widemargin.studies import catalog
 from widemargin.studies.result import not_run
 from widemargin.studies.run import run
 from widemargin.studies.schema import SCALES
 from widemargin.studies.trial import Context
 
-NOT_YET = set(catalog.IDS) - {f"E{i}" for i in (*range(1, 14), 17, 18)}
+NOT_YET = set(catalog.IDS) - {f"E{i}" for i in range(1, 19)}
 NOT_YET -= {"O1", "O2", "O3", "O4", "O5", "O6", "O7", "O8", "S2", "S3"}
 NOT_YET -= {f"F{i}" for i in range(1, 10)}
 """To be empty in the end."""
@@ -41,6 +42,8 @@ def test_a_study_says_what_it_is(id: str) -> None:
 @pytest.mark.usefixtures("untyped")  # shapes are checked elsewhere; here that would take most of the time
 @pytest.mark.parametrize("id", catalog.MODULES)
 def test_a_study_runs_at_smoke_scale(id: str, tmp_path: Path) -> None:
+    if id == "E14" and not inception.is_available():
+        pytest.skip("E14 needs torchvision, which is not installed: Inception v3 is its network")
     study = catalog.study(id)
     found = run(study, "smoke", folder=tmp_path, context=Context(weights=tmp_path / "weights"))
     assert found["complete"]

@@ -17,7 +17,8 @@ from widemargin.studies.elsayed.trained_on_all import (
 from widemargin.studies.rows import Row, select
 from widemargin.studies.schema import Claim
 
-AT_TENTH = {"curve": "fgsm from cross-entropy", "epsilon": 0.1}
+BLACK = "fgsm from cross-entropy"
+AT_TENTH = {"curve": BLACK, "epsilon": 0.1}
 ON_CROSS_ENTROPY = {"target": {"arm": "cross-entropy"}}
 
 
@@ -47,7 +48,7 @@ E7 = declare(
             "kind": "attack",
             "attack": "fgsm",
             "epsilons": EPSILONS,
-            "curve": "fgsm from cross-entropy",
+            "curve": BLACK,
             **FROM_CROSS_ENTROPY,
         },
     ),
@@ -63,11 +64,9 @@ E7 = declare(
             effect=Custom(function=best_margin_over_cross_entropy, baseline=0.0),
             reported=23.0,
         ),
-        *against_cross_entropy("fgsm from cross-entropy"),
+        *against_cross_entropy(BLACK),
     ),
-    figures=(
-        over_epsilon("Test accuracy under FGSM from the cross-entropy model (elsayed, Fig. 6)", AT_TENTH["curve"]),
-    ),
+    figures=(over_epsilon("Test accuracy under FGSM from the cross-entropy model (elsayed, Fig. 6)", BLACK),),
     deviations=("The cross-entropy model is attacked by itself, as in the paper's figure: white-box.",),
 )
 E8 = declare(

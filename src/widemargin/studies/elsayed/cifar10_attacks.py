@@ -1,4 +1,4 @@
-"""E13: CIFAR-10 models attacked by FGSM, made on themselves and on the cross-entropy model (elsayed, §4.3.3, Fig. 10)."""
+"""E13: CIFAR-10 models under FGSM made on themselves and on the cross-entropy model (elsayed, §4.3.3, Fig. 10)."""
 
 from __future__ import annotations
 

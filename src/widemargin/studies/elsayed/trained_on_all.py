@@ -68,7 +68,7 @@ def declare(
                 note="digits of 8 × 8 pixels, a small network, 2 steps, one other class",
             ),
             "quick": Scale(
-                minutes=10,
+                minutes=5,
                 settings=cut("quick", mnist.QUICK),
                 of_arms=of_arms("quick"),
                 seeds=2,
@@ -79,7 +79,7 @@ def declare(
                 note="2,000 images of mnist-5k, smaller networks, 400 steps, one other class, 500 test images; 2 cores",
             ),
             "budget": Scale(
-                minutes=3,
+                minutes=5,
                 settings=cut("budget", {"steps": 1500}),
                 of_arms=of_arms("budget"),
                 seeds=2,

@@ -1,0 +1,139 @@
+"""E14: ImageNet and Inception v3, attacked by FGSM and IFGSM (elsayed, §4.4, Fig. 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from widemargin.studies.effects import Gap, Order, Value
+from widemargin.studies.elsayed.trained_on_all import FROM_CROSS_ENTROPY, over_epsilon
+from widemargin.studies.schema import Arm, Claim, Scale, Study
+
+EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
+PLACES = ("input", "Conv2d_4a_3x3", "Mixed_5d", "Mixed_6e", "fc")
+WHITE, ITERATED, BLACK = "fgsm", "ifgsm", "fgsm from cross-entropy"
+AT_TENTH = {"curve": WHITE, "epsilon": 0.1}
+
+
+def _attacks(epsilons: tuple[float, ...]) -> list[dict[str, Any]]:
+    return [
+        {"curve": WHITE, "attack": "fgsm", "epsilons": epsilons},
+        {"curve": ITERATED, "attack": "ifgsm", "epsilons": epsilons},
+        {"curve": BLACK, "attack": "fgsm", "epsilons": epsilons, **FROM_CROSS_ENTROPY},
+    ]
+
+
+def _arm(name: str, loss: Mapping[str, Any], *, ours: bool = False) -> Arm:
+    changed = {"name": "augmented", "crop": 16, "loss": loss}
+    return Arm(name=name, settings={"loss": {"name": "with-auxiliary", "loss": changed}}, ours=ours)
+
+
+MARGIN: dict[str, Any] = {"name": "large-margin", "p": 1.0, "at": PLACES, "classes": 1}
+
+E14 = Study(
+    id="E14",
+    source="elsayed, §4.4 and Fig. 11",
+    title="ImageNet",
+    question="Do margins against one other class, at five places of Inception v3, protect it from attacks?",
+    task="streamed",
+    arms=(
+        _arm("cross-entropy", {"name": "cross-entropy"}),
+        _arm(
+            "margin l_1",
+            {**MARGIN, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 0.1, "stabilize": None},
+        ),
+        _arm("ours l_1", {**MARGIN, "gamma": 30.0}, ours=True),
+    ),
+    settings={
+        "data": {"name": "imagenet", "size": 299, "workers": 12},
+        "network": {"name": "inception-v3"},
+        "optimizer": {"name": "rmsprop", "lr": 0.045, "eps": 1.0},
+        "schedule": {"name": "exponential", "factor": 0.94, "every": 0.02},
+        "epochs": 100,
+        "batch": 128,
+        "attacks": _attacks(EPSILONS),
+        "count": None,
+    },
+    claims=(
+        *(
+            Claim(text=f"{arm}, no attack", effect=Value(metric="accuracy", arm=arm), reported=78.0)
+            for arm in ("cross-entropy", "margin l_1")
+        ),
+        Claim(
+            text="at ε = 0.1, white-box FGSM, cross-entropy",
+            effect=Value(metric="accuracy", arm="cross-entropy", where=AT_TENTH),
+            reported=33.0,
+        ),
+        Claim(
+            text="at ε = 0.1, white-box FGSM, margin",
+            effect=Value(metric="accuracy", arm="margin l_1", where=AT_TENTH),
+            reported=44.0,
+        ),
+        Claim(
+            text="at ε = 0.1, white-box FGSM, margin minus cross-entropy",
+            effect=Gap(metric="accuracy", arm="margin l_1", against="cross-entropy", where=AT_TENTH),
+            reported=11.0,
+        ),
+        Claim(
+            text="at ε = 0.1, FGSM from the cross-entropy model, margin",
+            effect=Value(metric="accuracy", arm="margin l_1", where={"curve": BLACK, "epsilon": 0.1}),
+            reported=59.0,
+        ),
+        Claim(
+            text="margin above cross-entropy under white-box IFGSM",
+            effect=Order(
+                metric="accuracy",
+                ordered=("margin l_1", "cross-entropy"),
+                where={"curve": ITERATED, "epsilon": (0.05, 0.1)},
+            ),
+            kind="order",
+        ),
+    ),
+    figures=(
+        over_epsilon("Accuracy under white-box FGSM (elsayed, Fig. 11)", WHITE),
+        over_epsilon("Accuracy under white-box IFGSM (elsayed, Fig. 11)", ITERATED),
+        over_epsilon("Accuracy under FGSM from the cross-entropy model (elsayed, Fig. 11)", BLACK),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.5,
+            settings={
+                "data": {"name": "synthetic", "shape": [3, 299, 299], "samples": 4},
+                "network": {"classes": 10},
+                "epochs": 1,
+                "batch": 4,
+                "attacks": _attacks((0.05, 0.1)),
+                "count": 2,
+            },
+            seeds=1,
+            note="4 synthetic images of 3 × 299 × 299, one step",
+        ),
+        "quick": Scale(
+            minutes=15,
+            settings={
+                "data": {"name": "synthetic", "shape": [3, 299, 299], "samples": 40},
+                "network": {"classes": 10},
+                "epochs": 2,
+                "batch": 8,
+                "count": 8,
+            },
+            seeds=1,
+            note="synthetic images, which say nothing of the claims: no ImageNet is embedded; two cores",
+        ),
+        "budget": Scale(
+            minutes=1500,
+            settings={"epochs": 5, "count": 5000},
+            seeds=1,
+            note="5 epochs instead of 100, then 5,000 of the 50,000 test images, then seeds; one H200",
+        ),
+        "paper": Scale(minutes=100_000, seeds=3, note="nothing is cut; GPU-months"),
+    },
+    deviations=(
+        "The paper gives no γ, places, learning rate or length for ImageNet: here γ is 10,000 as on CIFAR-10, at five "
+        "places from the input to the output, with the optimizer of Szegedy et al. 2016 for 100 epochs.",
+        "Images are the middle of each photograph, shifted by up to 16 pixels, with other contrast and hue, not the "
+        "random crops of all sizes of Szegedy et al.",
+        "ImageNet's validation set is the test set, as in the paper.",
+    ),
+)
+STUDIES = {"E14": E14}

@@ -1,0 +1,81 @@
+"""E16: what a margin step costs (elsayed, §4.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Value
+from widemargin.studies.elsayed import cifar10
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, Study
+
+LOSS: dict[str, Any] = {"name": "large-margin", "p": 2.0, "at": cifar10.PLACES}
+PRINTED: dict[str, Any] = {**LOSS, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 1.0, "stabilize": None}
+SMALL_PLACES = cifar10.PLACES_OF_10
+SMALL: dict[str, Any] = {"network": {"depth": 10, "widen": 1, "base": 8}, "loss": {"at": SMALL_PLACES}}
+
+E16 = Study(
+    id="E16",
+    source="elsayed, §4.1",
+    title="The cost of a margin step",
+    question="How much longer than a cross-entropy step does a margin step take, on the CIFAR-10 network?",
+    task="step-time",
+    arms=(
+        Arm(name="margin, 9 classes", settings={"loss": {**PRINTED, "classes": "all", "aggregate": "sum"}}),
+        Arm(name="margin, strongest class", settings={"loss": {**PRINTED, "classes": 1}}),
+        Arm(name="ours, strongest class", settings={"loss": {**LOSS, "classes": 1}}, ours=True),
+        Arm(
+            name="ours, strongest class, group norm",
+            settings={"loss": {**LOSS, "classes": 1}, "network": {"name": "wrn-28-10-gn"}},
+            ours=True,
+        ),
+    ),
+    settings={
+        "shape": [3, 32, 32],
+        "classes": 10,
+        "network": {"name": "wrn-28-10"},
+        "batch": 128,
+        "precision": "float32",
+        "warm": 3,
+        "repeats": 10,
+    },
+    claims=(
+        Claim(
+            text="a margin step over a cross-entropy step: batch norm, 9 classes, 5 places, cross-entropy term",
+            effect=Value(metric="ratio", arm="margin, 9 classes"),
+            reported=1.20,
+            kind="relative",
+        ),
+    ),
+    figures=(
+        Figure(
+            kind="bars",
+            x="arm",
+            y="ratio",
+            title="Time of a margin step over that of a cross-entropy step (elsayed, §4.1)",
+            y_title="ratio of times",
+        ),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.05,
+            settings={**SMALL, "batch": 8, "warm": 1, "repeats": 1, "network.base": 8, "network.groups": 2},
+            seeds=1,
+            note="WRN-10 with 8 channels, 8 images, one pair of steps",
+        ),
+        "quick": Scale(
+            minutes=2,
+            settings={**SMALL, "batch": 32, "repeats": 5},
+            seeds=2,
+            note="WRN-10 with 8 channels, 32 images; two cores: no measure of the claim, which is of a GPU",
+        ),
+        "budget": Scale(minutes=2, settings={"repeats": 5}, seeds=3, note="5 pairs of steps instead of 10; one H200"),
+        "paper": Scale(minutes=3, seeds=3, note="nothing is cut; one GPU"),
+    },
+    deviations=(
+        "The paper measured on a P100, and whole trainings; here steps on data that are on the device already, one of "
+        "each loss in turn, both with SGD.",
+        "The paper's number is of all 9 classes; the strongest class alone is beside it.",
+    ),
+)
+STUDIES = {"E16": E16}

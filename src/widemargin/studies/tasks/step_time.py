@@ -1,0 +1,85 @@
+"""What a training step of a margin loss costs, in steps of cross-entropy (elsayed, §4.1).
+
+Settings:
+
+    shape, classes   of random images and labels
+    network          {"name": …} and the settings of `models.build`
+    loss             a margin loss, see `studies.values.loss`
+    batch            images in a step
+    precision        "float32", or "bfloat16": autocast
+    warm, repeats    steps before and while times are taken
+
+Row: `ratio`, the median over `repeats` pairs of steps, one of each loss in turn, of their times; `margin ms` and
+`cross-entropy ms`, the medians; `way`, how the gradients of the margin loss went (`training.margin_backward`). A step
+is a forward pass, the gradients, and a step of SGD with momentum, for both losses.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from widemargin import losses
+from widemargin.studies import values
+from widemargin.studies.trial import Context, Trial
+from widemargin.training import margin_backward, population
+
+VERSION = 1
+_KEYS = ("shape", "classes", "network", "loss", "batch", "precision", "warm", "repeats")
+_PRECISIONS = ("float32", "bfloat16")
+
+
+def run(trial: Trial, context: Context) -> dict[str, Any]:
+    """Both losses in turn, on one network."""
+    given = trial.settings
+    if set(given) != set(_KEYS):
+        raise ValueError(f"settings has {', '.join(given)}, expected {', '.join(_KEYS)}")
+    if given["precision"] not in _PRECISIONS:
+        raise ValueError(f"precision is {given['precision']!r}, expected 'float32' or 'bfloat16'")
+    device = torch.device(context.device)
+    network = population.build(lambda: values.network(given["network"]), [trial.seed])[0].to(device).train()
+    draw = torch.Generator().manual_seed(trial.seed)
+    x = torch.rand((given["batch"], *given["shape"]), generator=draw).to(device)
+    y = torch.randint(given["classes"], (given["batch"],), generator=draw).to(device)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+    margin, entropy = values.loss(given["loss"]), losses.CrossEntropy()
+    ways: list[str] = []
+
+    def of_margin() -> None:
+        ways.append(repr(margin_backward(network, margin, x, y)))
+
+    def of_entropy() -> None:
+        entropy(network, x, y).mean().backward()
+
+    times: dict[str, list[float]] = {"margin": [], "cross-entropy": []}
+    with torch.autocast(device.type, torch.bfloat16, enabled=given["precision"] == "bfloat16"):
+        for number in range(given["warm"] + given["repeats"]):
+            for name, backward in (("margin", of_margin), ("cross-entropy", of_entropy)):
+                seconds = _timed(backward, optimizer, device)
+                if number >= given["warm"]:
+                    times[name].append(seconds)
+    ratios = [a / b for a, b in zip(times["margin"], times["cross-entropy"])]
+    return {
+        "ratio": statistics.median(ratios),
+        **{f"{name} ms": 1000 * statistics.median(values_) for name, values_ in times.items()},
+        "way": ways[-1],
+    }
+
+
+def _timed(backward: Callable[[], None], optimizer: torch.optim.Optimizer, device: torch.device) -> float:
+    _wait(device)
+    start = time.perf_counter()
+    optimizer.zero_grad()
+    backward()
+    optimizer.step()
+    _wait(device)
+    return time.perf_counter() - start
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

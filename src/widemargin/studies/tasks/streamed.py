@@ -1,0 +1,126 @@
+"""Train a classifier on images that do not fit into memory, and attack it (elsayed, §4.4).
+
+Settings:
+
+    data        {"name": "imagenet", "size": 299}, or {"name": "synthetic", "shape": [3, 299, 299], "samples": 8};
+                `workers`: processes that read images
+    network, loss, optimizer, schedule    as of `classify`; the schedule's unit is a share of the training
+    epochs, batch
+    attacks     a list of {"curve": …, "attack": "fgsm", "epsilons": […]}, with `source` for a black-box attack, see
+                `studies.measurements`
+    count       how many test images, drawn by the seed, are attacked and counted (None: all)
+
+Row: `accuracy` on the test images that are attacked, and points of the attacks' curves. There is no search: the paper
+gives its settings, and there is no `validation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, Subset
+
+from widemargin import attacks, training
+from widemargin.data import Data, Samples
+from widemargin.data.imagenet import load_imagenet
+from widemargin.data.seeds import generator
+from widemargin.studies import samples, values, weights
+from widemargin.studies.settings import digest
+from widemargin.studies.trial import Context, Trial
+from widemargin.training import population
+
+VERSION = 1
+_TRAINING = ("data", "network", "loss", "optimizer", "schedule", "epochs", "batch")
+_KEYS = (*_TRAINING, "attacks", "count")
+
+
+def run(trial: Trial, context: Context) -> dict[str, Any]:
+    """One training, or its weights from the cache, and the attacks."""
+    given = trial.settings
+    for key in given:
+        if key not in _KEYS:
+            raise ValueError(f"settings has {key!r}, expected {', '.join(_KEYS)}")
+    if trial.stage == "search":
+        raise ValueError("the task 'streamed' has no search: give its arms no search")
+    network = _trained(given, trial.seed, context)
+    test = _test(_data(given["data"], context), given.get("count"), trial.seed, given["batch"])
+    clean = attacks.curve(network, test, [0.0], bounds=(0.0, 1.0), batch_size=given["batch"], progress=False)
+    points = []
+    for asked in given.get("attacks", ()):
+        source = asked.get("source")
+        rows = attacks.curve(
+            network,
+            test,
+            asked["epsilons"],
+            attack=asked["attack"],
+            source=None if source is None else _trained(source, trial.seed, context),
+            bounds=(0.0, 1.0),
+            seed=trial.seed,
+            batch_size=given["batch"],
+            progress=False,
+        )
+        points += [{"curve": asked["curve"], "at": {"epsilon": r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]
+    return {"accuracy": clean[0]["accuracy"], "samples": clean[0]["samples"], "points": points}
+
+
+def _trained(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Module:
+    given = {key: settings[key] for key in _TRAINING}
+    key = digest(["streamed", VERSION, given, seed])
+
+    def build() -> nn.Module:
+        return population.build(lambda: values.network(given["network"]), [seed])[0]
+
+    kept = weights.load(context.weights, key, build)
+    if kept is not None:
+        return kept[0].to(context.device)
+    train: Any = _data(given["data"], context).train
+    if not isinstance(train, Samples):
+        train = DataLoader(
+            train,
+            batch_size=given["batch"],
+            shuffle=not isinstance(train, IterableDataset),
+            num_workers=given["data"].get("workers", 0),
+            drop_last=True,
+        )
+    device = torch.device(context.device)
+    fitted = training.fit(
+        build(),
+        train,
+        loss=values.loss(given["loss"]),
+        optimizer=values.optimizer(given["optimizer"]),
+        schedule=values.schedule(given.get("schedule", {"name": "constant"})),
+        epochs=given["epochs"],
+        batch_size=given["batch"],
+        seed=seed,
+        measure_every=None,
+        accelerator=device.type,
+        devices=1 if device.index is None else [device.index],
+        progress=False,
+    )
+    weights.save(context.weights, key, fitted.model, {})
+    return fitted.model
+
+
+def _data(settings: Mapping[str, Any], context: Context) -> Data[Any]:
+    if settings["name"] == "synthetic":
+        return samples.synthetic(tuple(settings["shape"]), settings["samples"])
+    if settings["name"] != "imagenet":
+        raise ValueError(f"name of data is {settings['name']!r}, expected 'imagenet' or 'synthetic'")
+    return load_imagenet(context.root, size=settings["size"])
+
+
+def _test(data: Data[Any], count: int | None, seed: int, batch: int) -> Any:
+    """Test images: of a folder any `count` of them, since they lie class by class; of a stream the first ones."""
+    test: Any = data.test
+    if isinstance(test, IterableDataset):
+        if count is None:
+            return DataLoader(test, batch_size=batch)
+        firsts = [one for one, _ in zip(test, range(count))]
+        return Samples(torch.stack([x for x, _ in firsts]), torch.stack([y for _, y in firsts]))
+    if count is None or count >= len(test):
+        return test
+    drawn = torch.randperm(len(test), generator=generator("test images", seed))[:count].sort().values
+    return test.select(drawn) if isinstance(test, Samples) else Subset(test, drawn.tolist())

@@ -1,0 +1,103 @@
+"""Changed images, and the auxiliary head."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from widemargin import losses
+from widemargin.studies import values
+from widemargin.studies.augmented import Augmented, WithAuxiliary, rotations
+
+
+def _images(count: int = 6, channels: int = 3) -> Tensor:
+    return torch.rand(count, channels, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def test_nothing_is_changed_where_nothing_is_asked_for() -> None:
+    x = _images()
+    torch.testing.assert_close(Augmented(crop=0, contrast=0, hue=0).images(x), x)
+
+
+def test_a_shift_shows_a_part_of_the_padded_image() -> None:
+    x = _images()
+    torch.manual_seed(0)
+    moved = Augmented(crop=2, contrast=0, hue=0).images(x)
+    padded = F.pad(x, (2, 2, 2, 2), mode="reflect")
+    for before, after in zip(padded, moved):
+        windows = [before[:, i : i + 8, j : j + 8] for i in range(5) for j in range(5)]
+        assert any(torch.allclose(window, after, atol=1e-6) for window in windows)
+
+
+def test_contrast_keeps_the_mean_and_images_stay_in_range() -> None:
+    x = 0.25 + 0.5 * _images()
+    torch.manual_seed(1)
+    changed = Augmented(crop=0, contrast=0.5, hue=0).images(x)
+    torch.testing.assert_close(changed.mean(dim=(1, 2, 3)), x.mean(dim=(1, 2, 3)))
+    spread = changed.std(dim=(1, 2, 3)) / x.std(dim=(1, 2, 3))
+    assert float(spread.min()) > 0.49
+    assert float(spread.max()) < 1.51
+    assert len(set(spread.tolist())) == len(x)
+    changed = Augmented(contrast=1.0, hue=0.5).images(_images())
+    assert 0 <= float(changed.min()) <= float(changed.max()) <= 1
+
+
+def test_a_third_of_a_turn_permutes_the_colours_and_grey_stays() -> None:
+    turn = rotations(torch.tensor([0.0, 2 * math.pi / 3], dtype=torch.float64))
+    torch.testing.assert_close(turn[0], torch.eye(3, dtype=torch.float64))
+    assert sorted(turn[1].round(decimals=9).abs().flatten().tolist()) == [0.0] * 6 + [1.0] * 3
+    torch.testing.assert_close(turn.sum(dim=2), torch.ones(2, 3, dtype=torch.float64))
+    x = _images(channels=1)
+    torch.testing.assert_close(Augmented(crop=0, contrast=0, hue=0.5).images(x), x)  # grey images have no hue
+
+
+def test_draws_follow_the_global_generator() -> None:
+    x = _images()
+    first = [Augmented().images(x) for _ in (torch.manual_seed(3), torch.manual_seed(3))]
+    torch.manual_seed(4)
+    other = Augmented().images(x)
+    assert not torch.equal(first[1], other)
+    torch.manual_seed(3)
+    assert torch.equal(Augmented().images(x), first[0])
+
+
+class _Answer(NamedTuple):
+    logits: Tensor
+    aux_logits: Tensor | None
+
+
+class _Headed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.flatten, self.main, self.head = nn.Flatten(), nn.Linear(192, 4), nn.Linear(192, 4)
+
+    def forward(self, x: Tensor) -> _Answer | Tensor:
+        x = self.flatten(x)
+        return _Answer(self.main(x), self.head(x)) if self.training else self.main(x)
+
+
+@pytest.mark.parametrize("loss", [losses.CrossEntropy(), losses.large_margin(classes=1)])
+def test_the_auxiliary_head_is_added_in_training_alone(loss: object) -> None:
+    torch.manual_seed(0)
+    model, x, y = _Headed(), _images(), torch.tensor([0, 1, 2, 3, 0, 1])
+    plain = loss(model, x, y)  # type: ignore[operator]
+    both = WithAuxiliary(loss=loss, weight=0.5)(model, x, y)  # type: ignore[arg-type]
+    expected = plain + 0.5 * F.cross_entropy(model.head(x.flatten(1)), y, reduction="none")
+    torch.testing.assert_close(both, expected)
+    assert not model._forward_hooks
+    model.eval()
+    torch.testing.assert_close(WithAuxiliary(loss=loss)(model, x, y), loss(model, x, y))  # type: ignore[arg-type, operator]
+
+
+def test_by_name() -> None:
+    inner = {"name": "augmented", "crop": 2, "loss": {"name": "hinge", "cross_entropy": 0.1}}
+    made = values.loss({"name": "with-auxiliary", "weight": 0.2, "loss": inner})
+    assert isinstance(made, WithAuxiliary)
+    assert isinstance(made.loss, Augmented)
+    assert (made.weight, made.loss.crop) == (0.2, 2)
+    assert isinstance(made.loss.loss, values.Sum)
