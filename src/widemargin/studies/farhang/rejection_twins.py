@@ -213,8 +213,8 @@ F6 = Study(
             *_SHARED["deviations"],
             "The rows 3 v 8 and 4 v 7 of Table 1 are swapped against the authors' notebook, which is followed here.",
             "An error is ‖f_trained − f_sampled‖/‖f_sampled‖ over the training points; Table 1 does not say.",
-            "Where training stops, at a mean squared difference of 1e-6, that can't be as small as Table 1's numbers; the "
-            "loss itself over the size of the outputs, of a few hundredths, can, and is perhaps what the table shows.",
+            "Where training stops, at a mean squared difference of 1e-6, that can't be as small as Table 1's; the loss "
+            "itself over the size of the outputs, of a few hundredths, can, and is perhaps what the table shows.",
             "The error of CIFAR-10's twins, 2.589e-4, belongs to F5's networks, which are not run here.",
         ),
     },
