@@ -121,7 +121,7 @@ class GatedMixing(nn.Module):
         self.gate = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.gate * x.mean(dim=0)
+        return x + self.gate * x.mean(dim=0, keepdim=True).expand_as(x)
 
 
 class Clipped(nn.Module):

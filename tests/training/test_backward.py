@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import itertools
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -146,7 +148,7 @@ def test_an_empty_batch_is_refused_as_by_the_loss() -> None:
 
 @pytest.mark.parametrize("name", ["resnet, group norm", "convolutions"])
 def test_channels_last(name: str) -> None:
-    model, (x, y) = network(name).to(memory_format=torch.channels_last), batch()
+    model, (x, y) = channels_last(network(name)), batch()
     wanted, _ = plain(model, LOSS, x.to(memory_format=torch.channels_last), y)
     assert assert_as_autograd(model, LOSS, x.to(memory_format=torch.channels_last), y).way == "split"
     for key, parameter in model.named_parameters():
@@ -233,6 +235,38 @@ def test_the_trial_leaves_no_trace() -> None:
     margin_backward(model, LOSS, *batch(7))  # fewer samples than are tried at most: a trial of its own
     margin_backward(model, LOSS, *batch(20))
     assert len(backward_check._seen[model]) == 2
+
+
+class Mark(torch.autograd.Function):
+    """The identity, whose node in the graph holds something that can be seen to go."""
+
+    alive: ClassVar[weakref.WeakSet[nn.Module]] = weakref.WeakSet()
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.mark = nn.Module()
+        Mark.alive.add(ctx.mark)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0]
+
+
+class Marked(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        marked: Tensor = Mark.apply(x)
+        return marked
+
+
+def test_the_graph_is_let_go() -> None:
+    """A hook that stayed on a node would hold the graph for ever, unseen by Python's collector."""
+    layers = (nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Tanh(), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(64, 4))
+    model = channels_last(nn.Sequential(Marked(), *layers).double())
+    x, y = batch()
+    assert margin_backward(model, LOSS, x.to(memory_format=torch.channels_last), y).way == "split"
+    gc.collect()
+    assert not Mark.alive
 
 
 def test_dropout_draws_what_plain_autograd_draws() -> None:
@@ -332,6 +366,10 @@ def test_bad_arguments(given: dict[str, Any], error: type[Exception], sentence: 
     x, y = batch()
     with pytest.raises(error, match=sentence):
         inspect.unwrap(margin_backward)(**{"model": network("vit"), "loss": LOSS, "x": x, "y": y, **given})
+
+
+def channels_last(model: nn.Module) -> nn.Module:
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def cnn() -> Entry:
