@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import zoo
 from widemargin import forward_mode, losses, places
+from widemargin.bench.transformer import VisionTransformer
 
 
 def both(network: nn.Module, x: Tensor, some: int = 2) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
@@ -69,8 +70,19 @@ def test_no_convolution_is_taken_for_weights_that_do_not_move(monkeypatch: pytes
     assert calls[1] == 2 * calls[0]
 
 
+def test_torch_s_own_attention_which_has_no_second_derivative() -> None:
+    torch.manual_seed(0)
+    network = VisionTransformer(size=8, patch=4, width=8, depth=2, heads=2, classes=3).double()
+    x, u = torch.rand(2, 3, 8, 8, dtype=torch.float64), torch.randn(2, 2, 3, 8, 8, dtype=torch.float64)
+    found = forward_mode.run(network, x, u)
+    assert found is not None
+    torch.testing.assert_close(found[0], network(x))
+    slopes = torch.stack([(network(x + 1e-6 * one) - network(x - 1e-6 * one)) / 2e-6 for one in u])
+    torch.testing.assert_close(found[1].along(found[0], {"input": u})["input"], slopes.detach(), rtol=1e-6, atol=1e-8)
+
+
 class Looks(nn.Module):
-    """Decides by a number that depends on the direction: no rule can do that for a batch of them."""
+    """A function of its own, for which torch has no rule in forward mode."""
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = _Custom.apply(x)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from widemargin import places
@@ -45,7 +46,7 @@ def run(model: nn.Module, x: Tensor, directions: Tensor) -> tuple[Tensor, At] | 
         return along
 
     try:
-        with warnings.catch_warnings(), _WeightsAreConstants():
+        with warnings.catch_warnings(), _WeightsAreConstants(), sdpa_kernel(SDPBackend.MATH):  # fused has no rule
             warnings.filterwarnings("error", message=".*performance drop")  # a loop, operation by operation
             warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own
             along = vmap(push, randomness="same")(directions.to(x.dtype))
