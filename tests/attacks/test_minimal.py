@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import sys
 import types
@@ -149,6 +150,20 @@ def test_bad_arguments_are_told() -> None:
         minimal(model, x, y, p=3.0, search="foolbox")
     with pytest.raises(ValueError, match="expected values in bounds"):
         minimal(model, x, y, bounds=(0.0, 1e-9))
-    if "foolbox" not in sys.modules:
-        with pytest.raises(ImportError, match="pip install foolbox"):
+    if importlib.util.find_spec("foolbox") is None:
+        with pytest.raises(ImportError, match="pip install 'widemargin"):
             minimal(model, x, y, search="foolbox")
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_foolbox_itself_finds_nothing_much_nearer(p: float) -> None:
+    pytest.importorskip("foolbox")
+    torch.manual_seed(0)
+    model, x = mlp(), torch.rand(20, 6)
+    y = answers(model, x)
+    ours, theirs, best = (minimal(model, x, y, p=p, search=search) for search in ("own", "foolbox", "best"))
+    assert theirs.found.float().mean() > 0.5  # where its range ends there may be nothing to find
+    both = ours.found & theirs.found
+    assert float((ours.distances[both] / theirs.distances[both]).median()) < 1.02
+    assert bool((answers(model, theirs.points[theirs.found]) != y[theirs.found]).all())
+    assert bool((best.distances <= torch.minimum(ours.distances, theirs.distances) * 1.002).all())

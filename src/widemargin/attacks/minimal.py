@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -230,8 +231,10 @@ def _foolbox(task: _Task, others: int) -> Tensor:
             f"search is 'foolbox', which has an attack for p of 1, 2 and inf and several classes: {task.p}"
         )
     if importlib.util.find_spec("foolbox") is None:
-        raise ImportError("search is 'foolbox', which is not installed: pip install foolbox")
-    foolbox: Any = importlib.import_module("foolbox")
+        raise ImportError("search is 'foolbox', which is not installed: pip install 'widemargin[attacks]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of what foolbox imports, which is not ours to mend
+        foolbox: Any = importlib.import_module("foolbox")
     low, high = float(task.x.min()), float(task.x.max())
     bounds = task.bounds or (2 * low - high, 2 * high - low)
     attack = getattr(foolbox.attacks, _FOOLBOX[task.p])()
