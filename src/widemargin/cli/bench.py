@@ -71,7 +71,8 @@ def shown(row: dict[str, Any]) -> Table:
     for name in ("ms", "ratio", "peak"):
         rows.add_column(name, justify="right")
     for name, took in row.get("milliseconds", {}).items():
-        peak = f"{row['peak ratio'][name]:.3f}" if "peak ratio" in row else ""
+        peaks = row.get("peak ratio", {})
+        peak = f"{peaks[name]:.3f}" if name in peaks else ""
         rows.add_row(text(name), f"{took:.2f}", f"{row['ratio'][name]:.3f}", peak)
     for name, reason in row["failed"].items():
         rows.add_row(text(f"{name}: {reason}"), "–", "–", "")
