@@ -15,7 +15,7 @@ from widemargin.studies.schema import SCALES
 from widemargin.studies.trial import Context
 
 NOT_YET = set(catalog.IDS) - {f"E{i}" for i in range(1, 19)}
-NOT_YET -= {"O1", "O2", "O3", "O4", "O5", "O6", "O7", "O8", "S2", "S3"}
+NOT_YET -= {"O1", "O2", "O3", "O4", "O5", "O6", "O7", "O8", "S1", "S2", "S3", "S4", "S5"}
 NOT_YET -= {f"F{i}" for i in range(1, 10)}
 """To be empty in the end."""
 

@@ -43,6 +43,7 @@ MODULES: dict[str, str] = {
     "O6": "odn.compactness",
     "O7": "odn.margin_density",
     "O8": "odn.bound",
+    "S1": "sokolic.plane",
     "S2": "sokolic.fully_connected",
     "S3": "sokolic.convolutional",
     "S4": "sokolic.distance_preservation",

@@ -1,0 +1,160 @@
+"""S4: distances between outputs, and bounds of the input margin, on trained networks (sokolic, Theorems 2, 3, 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widemargin.studies.effects import Value
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.settings import overlay
+
+PLANE: dict[str, Any] = {
+    "data": {"name": "toy", "validation": 100},
+    "network": {
+        "name": "sokolic-mlp",
+        "inputs": 2,
+        "layers": 2,
+        "first": 12,
+        "higher": 6,
+        "classes": 2,
+        "classifier_bias": True,
+    },
+    "optimizer": {"name": "adam", "lr": 0.01},
+    "steps": 600,
+    "batch": None,
+}
+"""Two-layer network on two half-moons; the optimizer is ours."""
+
+_MNIST: dict[str, Any] = {
+    "data": {"name": "mnist", "validation": 5000, "train": 5000},
+    "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 2e-3},
+    "steps": 2000,
+    "batch": 128,
+}
+ARMS = (
+    Arm(name="plane, 2 layers", settings=overlay(PLANE, {"pairs": 200, "margins": 300, "exact": True})),
+    Arm(
+        name="MNIST, fully connected",
+        settings=overlay(
+            _MNIST, {"network": {"name": "sokolic-mlp", "layers": 2}, "pairs": 50, "margins": 200, "exact": False}
+        ),
+    ),
+    Arm(
+        name="MNIST, convolutional",
+        settings=overlay(
+            _MNIST, {"network": {"name": "sokolic-cnn", "layers": 2}, "pairs": 10, "margins": 200, "exact": False}
+        ),
+    ),
+)
+_NAMES = tuple(arm.name for arm in ARMS)
+
+
+def _claims(arm: str) -> tuple[Claim, ...]:
+    said = {
+        "theorem 2": "pairs with f(x′) − f(x) = J̄(x′ − x) up to rounding (Theorem 2)",
+        "theorem 3": "pairs with ‖J̄(x′ − x)‖ ≤ Π‖W‖_2·‖x′ − x‖ ≤ Π‖W‖_F·‖x′ − x‖ (Theorem 3)",
+        "theorem 5": "samples with γ_in ≥ the Jacobian bound (19) ≥ γ_out/Π‖W‖_F (20) (Theorem 5)"
+        if arm.startswith("plane")
+        else "samples with γ_in (attacked) ≥ γ_out/Π‖W‖_2, and (19) (estimated) ≥ γ_out/Π‖W‖_F (Theorem 5)",
+    }
+    return tuple(
+        Claim(text=f"{arm}: {words}", effect=Value(metric=metric, arm=arm), reported=100, tolerance=0)
+        for metric, words in said.items()
+    )
+
+
+_SMALL_MNIST: dict[str, Any] = {
+    "data": {"name": "digits", "validation": 100, "train": 100},
+    "steps": 10,
+    "batch": 20,
+    "pairs": 3,
+    "margins": 6,
+}
+_SMALL_NETWORKS: dict[str, dict[str, Any]] = {
+    "MNIST, fully connected": {"network": {"inputs": 64, "first": 8, "higher": 6}},
+    "MNIST, convolutional": {"network": {"size": 8, "channels": 2}},
+}
+
+S4 = Study(
+    id="S4",
+    source="sokolic, Theorems 2, 3 and 5",
+    title="How networks keep distances and margins",
+    question="Do the theorems hold on trained networks, and how sharp are their bounds?",
+    task="distance-preservation",
+    arms=ARMS,
+    settings={"loss": {"name": "hinge"}},
+    claims=tuple(claim for arm in _NAMES for claim in _claims(arm)),
+    figures=(
+        Figure(
+            x="link",
+            y="times",
+            kind="bars",
+            title="Each link of the chain (12), in parts of ‖f(x′) − f(x)‖ (sokolic, Theorem 3)",
+            y_title="times ‖f(x′) − f(x)‖, median",
+            where={"curve": "pairs"},
+            log_y=True,
+        ),
+        Figure(
+            x="bound",
+            y="distance",
+            kind="bars",
+            title="The input margin and its bounds (sokolic, Theorem 5)",
+            y_title="distance, median",
+            where={"curve": "margins"},
+            log_y=True,
+        ),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            of_arms={
+                "plane, 2 layers": {"network": {"first": 5, "higher": 3}, "steps": 40, "pairs": 5, "margins": 4},
+                **{name: overlay(_SMALL_MNIST, more) for name, more in _SMALL_NETWORKS.items()},
+            },
+            seeds=1,
+            note="few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps",
+        ),
+        "quick": Scale(
+            minutes=5,
+            of_arms={
+                "plane, 2 layers": {"steps": 300, "pairs": 50, "margins": 50},
+                **{
+                    name: overlay(
+                        {"data": {"name": "mnist-5k", "validation": 500, "train": 1000}},
+                        {"steps": 100, "pairs": 3, "margins": 20},
+                        {"network": {"first": 64, "higher": 32}} if "fully" in name else {"network": {"channels": 4}},
+                    )
+                    for name in _SMALL_NETWORKS
+                },
+            },
+            seeds=2,
+            note="mnist-5k, then widths, steps, pairs and samples are cut; two cores",
+        ),
+        "budget": Scale(
+            minutes=15,
+            of_arms={
+                "MNIST, fully connected": {"data.train": 2000, "steps": 300, "pairs": 6, "margins": 50},
+                "MNIST, convolutional": {
+                    "data.train": 2000,
+                    "network": {"channels": 4},
+                    "steps": 150,
+                    "pairs": 1,
+                    "margins": 10,
+                },
+            },
+            seeds=2,
+            note="steps of the MNIST networks cut from 2,000, then their samples from 5,000, then pairs and margins, "
+            "then the channels of the convolutional one from 32 to 4; one core",
+        ),
+        "paper": Scale(minutes=120, seeds=3, note="the paper trains no network for these; two cores"),
+    },
+    deviations=(
+        "The paper proves the theorems and measures nothing: here they are checked on trained networks. f is the whole "
+        "network, its classifier included, in Theorems 2 and 3.",
+        "γ_in and (19) can be computed exactly only on the plane. On MNIST γ_in is replaced by the distance of an "
+        "attack, which is above it, and (19) by an estimate along directions (errata 6).",
+        "Convolutions count as the operators they are, and max-pools with their Lipschitz constant.",
+    ),
+)
+STUDIES = {"S4": S4}

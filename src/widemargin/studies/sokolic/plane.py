@@ -1,0 +1,74 @@
+"""S1: a two-layer ReLU network on the plane: regions, Jacobians, features, sets (sokolic, Fig. 1)."""
+
+from __future__ import annotations
+
+from widemargin.studies.effects import Value
+from widemargin.studies.figure import Figure
+from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.settings import overlay
+from widemargin.studies.sokolic.distance_preservation import PLANE
+
+NETWORK = "two-layer network"
+
+
+def _share(text: str, metric: str) -> Claim:
+    return Claim(text=text, effect=Value(metric=metric, arm=NETWORK), reported=100, tolerance=0)
+
+
+def _figure(letter: str, curve: str, title: str, x_title: str, y_title: str) -> Figure:
+    return Figure(
+        x="x1",
+        y="x2",
+        kind="scatter",
+        title=f"{title} (sokolic, Fig. 1{letter})",
+        x_title=x_title,
+        y_title=y_title,
+        where={"curve": curve},
+        split="what",
+    )
+
+
+S1 = Study(
+    id="S1",
+    source="sokolic, Fig. 1",
+    title="A ReLU network on the plane",
+    question="Does a trained network show what Fig. 1 draws: affine regions, and nested sets that bound the margin?",
+    task="plane",
+    arms=(Arm(name=NETWORK, settings=overlay(PLANE, {"grid": 41, "samples": 300, "shown": (0,)})),),
+    settings={"loss": {"name": "hinge"}, "schedule": {"name": "cosine"}},
+    claims=(
+        _share("cells in which the network is affine (b)", "affine"),
+        _share("points with r^F ≤ r^J ≤ r: R^F inside R^J inside R (d)", "nested"),
+        _share("training samples with γ_in ≥ (19) ≥ (20) (a, d)", "bounded"),
+        _share("training samples whose Jacobian bound (19) is sharper than (20)", "sharper"),
+    ),
+    figures=(
+        _figure("a", "plane", "Training samples and the decision boundary", "first input", "second input"),
+        _figure(
+            "c",
+            "features",
+            "The samples as the network transforms them",
+            "distance from the decision plane, in features",
+            "widest direction within it",
+        ),
+        _figure("d", "sets", "The curves r = 1, r^J = 1 and r^F = 1 around a sample", "first input", "second input"),
+    ),
+    scales={
+        "smoke": Scale(
+            minutes=0.1,
+            settings={"network": {"first": 5, "higher": 3}, "steps": 60, "grid": 5, "samples": 5},
+            seeds=1,
+            note="8 units, 60 steps, few points",
+        ),
+        "quick": Scale(minutes=1, settings={"samples": 100}, seeds=2, note="margins of 100 samples; two cores"),
+        "budget": Scale(minutes=2, seeds=3, note="nothing is cut but seeds; one core"),
+        "paper": Scale(minutes=4, seeds=5, note="the paper shows one network; two cores"),
+    },
+    deviations=(
+        "The paper does not say what its data and its network are: here two half-moons, 12 units and 6 features, the "
+        "hinge loss and Adam.",
+        "With 6 features, (c) shows the plane of the classifier's normal and the widest direction across it.",
+        "(b), the cells with an ellipse for each Jacobian, and all panels of another network: `widemargin picture`.",
+    ),
+)
+STUDIES = {"S1": S1}
