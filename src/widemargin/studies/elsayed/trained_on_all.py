@@ -84,16 +84,17 @@ def declare(
                 of_arms=of_arms("budget"),
                 seeds=2,
                 cells=2,
+                arms=tuple(n for n in names if n not in ("margin l_1, input", "margin l_2, input", "ours l_1")),
                 note="cut in this order: margins against one other class instead of 9, 1,500 steps instead of 50,000, "
-                "2 search cells instead of 8, 2 seeds, attacks on the first 2,000 test images; one H200, with the "
-                "engine population; E2 and E5 to E9 train once together",
+                "two input-only arms and one of ours, 2 search cells instead of 16, 2 seeds, attacks on the first "
+                "2,000 test images; one H200, with the engine population; E2 and E5 to E9 train once together",
             ),
             "paper": Scale(
-                minutes=3000,
+                minutes=6000,
                 settings=cut("paper", {}),
                 of_arms=of_arms("paper"),
                 seeds=3,
-                cells=8,
+                cells=16,
                 note="nothing is cut; one GPU",
             ),
         },

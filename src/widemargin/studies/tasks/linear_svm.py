@@ -30,7 +30,7 @@ from widemargin.data.seeds import generator
 from widemargin.studies import values
 from widemargin.studies.trial import Context, Trial
 
-VERSION = 1
+VERSION = 2
 _KEYS = ("data", "loss", "lr", "steps", "close")
 
 
@@ -96,6 +96,7 @@ def _samples(settings: Mapping[str, Any], seed: int, context: Context) -> tuple[
     first, second = settings["classes"]
     both = (train.y == first) | (train.y == second)
     x = train.x[both].flatten(1).double()
+    x = x - x.mean(dim=0)  # moves either separator along, and makes descent on weights and offset alike
     if settings.get("samples") is not None:
         kept = torch.randperm(len(x), generator=generator("of two classes", seed))[: settings["samples"]]
         return x[kept], (train.y[both][kept] == second).long()
