@@ -1,4 +1,9 @@
-"""E3: MNIST with flipped labels (elsayed, §4.2.1, Fig. 2 and 12)."""
+"""E3: MNIST with flipped labels (elsayed, §4.2.1, Fig. 2 and 12).
+
+With 60 % of the labels flipped or more, no label is right more often than not. There a hinge of the score difference to
+the strongest other class is smallest, in expectation, where all scores are equal (Liu 2007 on Crammer and Singer's
+hinge), so that little but the cross-entropy term teaches the network which class is right.
+"""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ E1 = Study(
         "The paper says nothing of its toy data: here two half-moons, 20 samples to train on, others for every seed.",
         "The paper gives no settings for this figure: here three hidden layers of 32 units, Adam on all samples at "
         "once, the l_2 margin of logits at the input and the hidden layers, with cross-entropy of weight 0.1.",
-        "The gradient of the margin loss goes through its denominators; the form that §4.1 trains larger networks with, "
+        "The gradient of the margin loss goes through its denominators; the form that §4.1 trains larger networks by, "
         "where they are detached, is an arm of its own.",
         "Hyperparameters are chosen on 200 samples that are not trained on, 3 cells for each loss.",
     ),
