@@ -42,8 +42,9 @@ def test_studies_of_odn_share_their_networks_at_budget_scale() -> None:
         unseen = ("measure", "keep")
         return {digest([{k: v for k, v in t.settings.items() if k not in unseen}, t.seed]) for t in trials}
 
-    for id in ("O1", "O5", "O6", "O7", "O8"):
-        assert trained(id) <= trained("O2"), id
+    for id in ("O1", "O5", "O6", "O8"):
+        assert trained(id) <= trained("O7"), id
+    assert len(trained("O7") & trained("O2")) == 6 * (4 + 2 * 3)  # the search at 1 %, and both fractions' first cells
 
 
 def test_regularizers_by_name_and_principal_components() -> None:

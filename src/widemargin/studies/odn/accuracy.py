@@ -78,10 +78,9 @@ O1 = Study(
             of_values={"set": {"MNIST": data.BUDGET}},
             seeds=3,
             cells=4,
-            search_at={"set": "MNIST", **data.BUDGET_SEARCH},
             only={"set": ("MNIST",)},
-            note="CIFAR-10 is left out, then steps are cut from 20,000 to 1,500, then the search to 4 cells at 1 % of "
-            "the training set; the networks are those of O2; one GPU",
+            note="CIFAR-10 is left out, then steps are cut from 20,000 to 1,500, then the search to 4 cells; the "
+            "networks are those of O7; one GPU",
         ),
         "paper": Scale(minutes=900, seeds=5, cells=6, note="as the paper; one GPU"),
     },

@@ -134,9 +134,8 @@ O8 = Study(
             settings=overlay(data.BUDGET, _measure(500, 64)),
             seeds=3,
             cells=4,
-            search_at=data.BUDGET_SEARCH,
-            note="terms of 500 samples, then steps cut from 20,000 to 1,500, then the search to 4 cells at 1 % "
-            "of the training set; the networks are those of O2; one GPU",
+            note="terms of 500 samples, then steps cut from 20,000 to 1,500, then the search to 4 cells; the "
+            "networks are those of O7; one GPU",
         ),
         "paper": Scale(minutes=600, settings=_measure(5000, 64), seeds=3, cells=6, note="5,000 samples; one GPU"),
     },

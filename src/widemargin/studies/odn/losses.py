@@ -23,13 +23,13 @@ def arms() -> tuple[Arm, ...]:
     """Xent, hinge, soft hinge and ODN as printed (with the errata), and the scale-free forms of the last and hinge.
 
     The printed margin losses have gradients about 50 times as long as cross-entropy's (see `losses.scale_free`), and
-    so their learning rates begin lower. Six cells or more for each.
+    so their learning rates begin lower: at 0.003 the hinge of γ_0 = 1 ends at chance, and at 1.0 so does
+    the soft hinge for two seeds of three. Such rates are the last to be tried. Six cells or more for each.
     """
-    printed = (0.003, 0.001, 0.0003)
     free = (0.03, 0.1, 0.01)
     band = {"name": "odn", "r": 2.0, "theta": _THETA, "mu": _MU}
     hinge = {"name": "odn-hinge", "gamma": 1.0}
-    r, gamma = (2.0, 1.2, 4.0), (1.0, 2.0)
+    r, gamma = (2.0, 4.0, 1.2), (1.0, 2.0)
     return (
         Arm(
             name="Xent",
@@ -38,18 +38,18 @@ def arms() -> tuple[Arm, ...]:
         ),
         Arm(
             name="hinge",
-            settings={"loss": {**hinge, "stabilize": None}, "optimizer": _sgd(0.003)},
-            search={"loss.gamma": gamma, "optimizer.lr": printed},
+            settings={"loss": {**hinge, "stabilize": None}, "optimizer": _sgd(0.001)},
+            search={"loss.gamma": gamma, "optimizer.lr": (0.001, 0.0003, 0.003)},
         ),
         Arm(
             name="soft hinge",
             settings={"loss": {"name": "soft-hinge"}, "optimizer": _sgd(0.1)},
-            search={"optimizer.lr": (0.1, 0.3, 0.03, 1.0, 0.01, 0.003)},
+            search={"optimizer.lr": (0.1, 0.3, 0.03, 0.01, 0.003, 1.0)},
         ),
         Arm(
             name=ODN,
             settings={"loss": {**band, "stabilize": None}, "optimizer": _sgd(0.003)},
-            search={"loss.r": r, "optimizer.lr": printed},
+            search={"loss.r": r, "optimizer.lr": (0.003, 0.001, 0.0003)},
         ),
         Arm(
             name="ours ODN",

@@ -137,7 +137,7 @@ S4 = Study(
                 "MNIST, fully connected": {"data.train": 2000, "steps": 300, "pairs": 6, "margins": 50},
                 "MNIST, convolutional": {
                     "data.train": 2000,
-                    "network": {"channels": 4},
+                    "network": {"channels": 8},
                     "steps": 150,
                     "pairs": 1,
                     "margins": 10,
@@ -145,7 +145,7 @@ S4 = Study(
             },
             seeds=2,
             note="steps of the MNIST networks cut from 2,000, then their samples from 5,000, then pairs and margins, "
-            "then the channels of the convolutional one from 32 to 4; one core",
+            "then the channels of the convolutional one from 32 to 8; one core",
         ),
         "paper": Scale(minutes=120, seeds=3, note="the paper trains no network for these; two cores"),
     },

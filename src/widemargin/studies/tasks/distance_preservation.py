@@ -53,7 +53,8 @@ def distances(network: nn.Module, x: Tensor, x2: Tensor) -> dict[str, Any]:
         here, there = network(x), network(x2)
     carried = torch.einsum("bon,bn->bo", J, (x2 - x).flatten(1))
     size = torch.linalg.vector_norm(here, dim=1) + torch.linalg.vector_norm(there, dim=1)
-    error = torch.linalg.vector_norm(there - here - carried, dim=1) / size
+    wrong = torch.linalg.vector_norm(there - here - carried, dim=1)
+    error = torch.where(size > 0, wrong / size, wrong)  # a dead network has scores of 0 everywhere
     slack = 1 + _ROUNDING
     links = (chain.averaged, chain.jacobian, chain.spectral, chain.frobenius)
     ordered = torch.stack([a <= b * slack for a, b in itertools.pairwise(links)]).all(dim=0)
