@@ -45,6 +45,13 @@ def gather(values: Tensor) -> Tensor:
     return torch.cat([part[: int(c)] for part, c in zip(parts, counts)])
 
 
+def gather_rows(values: Tensor) -> Tensor:
+    """`gather` of every row of `[rows, …]`."""
+    if processes() == 1:
+        return values.detach().flatten(1)
+    return torch.stack([gather(row) for row in values])
+
+
 class _Sum(torch.autograd.Function):
     """Sum over processes; its gradient is summed over them too, since every process's loss depends on it."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -147,28 +147,30 @@ class MarginLoss:
             raise ValueError(f"probes is {count}, but classes is 1, whose distance takes one pass: expected 'all'")
 
     def _printed(self, lines: Linearization) -> Tensor:
-        parts = [
-            self._aggregate(lines.of(name, lines.difference) / (self.epsilon + slope), place)
-            for place, (name, slope) in enumerate(lines.slopes.items())
-        ]
-        return torch.stack(parts).sum(dim=0)
+        slopes = lines.stacked()
+        return self._aggregate(lines.beside(slopes, lines.difference) / (self.epsilon + slopes)).sum(dim=0)
 
     def _scale_free(self, lines: Linearization) -> Tensor:
         difference, scale = scale_free.without_scale(lines.difference)
         if self.second_order:
             difference = lines.difference  # with its denominator in the graph, a margin does not move the scale
-        parts = []
-        for place, (name, slope) in enumerate(lines.slopes.items()):
-            denominator, harmonic = scale_free.floored(slope)
-            unit = scale_free.unit(harmonic, scale, len(self.at)) / self.penalty.slope(place)
-            parts.append(unit * self._aggregate(lines.of(name, difference) / denominator, place))
-        return torch.stack(parts).sum(dim=0)
+        slopes = lines.stacked()
+        denominators, harmonic = scale_free.floored(slopes)
+        units = scale_free.unit(harmonic, scale, len(self.at)) / self._by_place(self.penalty.slope, harmonic)
+        return (units[:, None] * self._aggregate(lines.beside(slopes, difference) / denominators)).sum(dim=0)
 
-    def _aggregate(self, margin: Tensor, place: int) -> Tensor:
+    def _aggregate(self, margins: Tensor) -> Tensor:
+        """The penalties of margins `[places, batch, others]`, over the other classes."""
         if self.clip is not None:
-            margin = margin.clamp_min(self.penalty.reach(place) * (1 - self.clip))
-        penalties = self.penalty(margin, place)
-        return penalties.amax(dim=1) if self.aggregate == "max" else penalties.sum(dim=1)
+            least = self._by_place(self.penalty.reach, margins) * (1 - self.clip)
+            margins = margins.clamp_min(least if isinstance(least, float) else least[:, None, None])
+        penalties = self.penalty.stacked(margins)
+        return penalties.amax(dim=2) if self.aggregate == "max" else penalties.sum(dim=2)
+
+    def _by_place(self, number: Callable[[int], float], like: Tensor) -> Any:
+        """`number(place)`, as a float where all places have the same: a tensor would have to be sent to the device."""
+        numbers = [float(number(place)) for place in range(len(self.at))]
+        return numbers[0] if len(set(numbers)) == 1 else like.new_tensor(numbers)
 
 
 def cross_entropy(scores: Scores, y: Labels) -> PerExample:

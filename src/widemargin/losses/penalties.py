@@ -6,6 +6,7 @@ import abc
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -15,6 +16,10 @@ class Penalty(abc.ABC):
     @abc.abstractmethod
     def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
         """The penalty of each margin, elementwise; `place` is the position of the place in the loss's `at`."""
+
+    def stacked(self, margins: Tensor) -> Tensor:
+        """The penalties of margins `[places, …]`; a penalty that is the same at all places does better."""
+        return torch.stack([self(margin, place) for place, margin in enumerate(margins)])
 
     @abc.abstractmethod
     def reach(self, place: int = 0) -> float:
@@ -46,6 +51,10 @@ class Hinge(Penalty):
     def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
         """max(0, γ − m)."""
         return (self.reach(place) - margin).clamp_min(0)
+
+    def stacked(self, margins: Tensor) -> Tensor:
+        """max(0, γ − m) at every place, at once where there is but one γ."""
+        return super().stacked(margins) if isinstance(self.gamma, tuple) else self(margins)
 
     def reach(self, place: int = 0) -> float:
         """γ of that place."""
@@ -86,6 +95,10 @@ class Band(Penalty):
         """Odn (1)."""
         low, high = self.reach(place), self.r + self.theta
         return (low - margin).clamp_min(0) / low + self.mu * (margin - high).clamp_min(0).square() / high**2
+
+    def stacked(self, margins: Tensor) -> Tensor:
+        """Odn (1), the same at every place."""
+        return self(margins)
 
     def reach(self, place: int = 0) -> float:  # noqa: ARG002
         """r − θ, the lower edge of the band."""

@@ -42,12 +42,12 @@ def without_scale(difference: Tensor) -> tuple[Tensor, Tensor]:
     return difference * (s.detach() / s), s.detach()
 
 
-def floored(slope: Tensor) -> tuple[Tensor, Tensor]:
-    """The denominators of one place with their floor, and their harmonic mean H over the joint batch."""
-    everyone = joint.gather(slope)
-    floor = (FLOOR * everyone.median()).clamp_min(TINY)
-    harmonic = 1 / (1 / everyone.clamp_min(floor)).mean()
-    return torch.maximum(slope, floor), harmonic
+def floored(slopes: Tensor) -> tuple[Tensor, Tensor]:
+    """The denominators `[places, batch, others]` with their floors, and their harmonic mean H at each place."""
+    everyone = joint.gather_rows(slopes)
+    floor = (FLOOR * everyone.median(dim=1).values).clamp_min(TINY)
+    harmonic = everyone.clamp_min(floor[:, None]).reciprocal().mean(dim=1).reciprocal()
+    return torch.maximum(slopes, floor[:, None, None]), harmonic
 
 
 def unit(harmonic: Tensor, scale: Tensor, places: int) -> Tensor:

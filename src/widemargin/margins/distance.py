@@ -76,6 +76,16 @@ class Linearization:
         """The columns of `difference` that the slopes at `place` are of."""
         return difference if self.chosen is None else difference.gather(1, self.chosen[place])
 
+    def stacked(self) -> Float[Tensor, "places batch columns"]:
+        """The slopes of all places as one tensor, in their order."""
+        return torch.stack(list(self.slopes.values()))
+
+    def beside(self, slopes: Tensor, difference: Tensor) -> Tensor:
+        """`difference` as the stacked `slopes` divide it: the same at every place, unless classes were chosen."""
+        if self.chosen is None:
+            return difference.expand_as(slopes)
+        return torch.stack([self.of(place, difference) for place in self.slopes])
+
     def distances(self, aggregate: Aggregate = "min") -> dict[str, PerExample | PerClass]:
         """Their quotient at every place, over the classes as `aggregate` says; NaN where there is no slope."""
         reduce = _AGGREGATES[aggregate]
@@ -105,7 +115,8 @@ def linearize(
         for name, gradient in gradients.items():
             check_rows(name, gradient[0], samples=len(scores))
             columns[name].append(norms.lp(gradient.flatten(0, 1), q).view(-1, len(scores)))
-    return Linearization(difference=difference, slopes={name: torch.cat(slopes).T for name, slopes in columns.items()})
+    slopes = {name: (rows[0] if len(rows) == 1 else torch.cat(rows)).T for name, rows in columns.items()}
+    return Linearization(difference=difference, slopes=slopes)
 
 
 def choose(difference: PerClass, chosen: dict[str, Tensor], *, at: At, q: float = 2.0) -> Linearization:
