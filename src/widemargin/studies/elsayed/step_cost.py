@@ -59,9 +59,9 @@ E16 = Study(
     scales={
         "smoke": Scale(
             minutes=0.05,
-            settings={**SMALL, "batch": 8, "warm": 1, "repeats": 1, "network.base": 8, "network.groups": 2},
+            settings={**SMALL, "batch": 4, "warm": 1, "repeats": 1, "network.base": 2, "network.groups": 2},
             seeds=1,
-            note="WRN-10 with 8 channels, 8 images, one pair of steps",
+            note="WRN-10 with 2 channels, 4 images, one pair of steps",
         ),
         "quick": Scale(
             minutes=2,
