@@ -8,8 +8,9 @@ import pytest
 
 from studies import tiny
 from widemargin.studies import catalog, samples, values
+from widemargin.studies.effects import Order
 from widemargin.studies.run import plan_of
-from widemargin.studies.schema import Scale
+from widemargin.studies.schema import Claim, Scale
 from widemargin.studies.settings import digest
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context
@@ -55,3 +56,9 @@ def test_regularizers_by_name_and_principal_components() -> None:
     assert parts.test.x.shape == (50, 10)
     variance = parts.whole.train.x.var(dim=0)
     assert bool((variance.diff() < 1e-4).all())  # the largest first
+
+
+def test_an_order_of_numbers_that_are_no_shares_is_not_in_points() -> None:
+    points, bare = (Order(metric="m", ordered=("a", "b"), share=share) for share in (True, False))
+    assert Claim(text="a", effect=points, kind="order").factor == 100
+    assert Claim(text="a", effect=bare, kind="order").factor == 1

@@ -125,11 +125,15 @@ class Ratio(Effect):
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Effect):
-    """Each of `ordered` is above the next one, under every condition that `where` leaves."""
+    """Each of `ordered` is above the next one, under every condition that `where` leaves.
+
+    `share`: the metric is a share, and its gaps are in points.
+    """
 
     metric: str
     ordered: tuple[str, ...]
     where: Where = field(default_factory=dict)
+    share: bool = True
     is_order = True
     null = 0.0
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from widemargin.studies.effects import Effect
+from widemargin.studies.effects import Effect, Order
 from widemargin.studies.figure import Figure
 from widemargin.studies.settings import Settings, check_plain
 
@@ -147,7 +147,8 @@ class Claim:
     @property
     def factor(self) -> float:
         """What metrics are multiplied by."""
-        return 1.0 if self.kind == "relative" else 100.0
+        bare = isinstance(self.effect, Order) and not self.effect.share
+        return 1.0 if self.kind == "relative" or bare else 100.0
 
     @property
     def allowed(self) -> float | int | None:

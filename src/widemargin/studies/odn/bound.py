@@ -84,7 +84,7 @@ O8 = Study(
         ),
         Claim(
             text="the complexity term of the network trained by cross-entropy is above that of ODN's",
-            effect=Order(metric="odn complexity", ordered=("Xent", losses.ODN)),
+            effect=Order(metric="odn complexity", ordered=("Xent", losses.ODN), share=False),
             kind="order",
         ),
     ),

@@ -52,7 +52,7 @@ O7 = Study(
         *(
             Claim(
                 text=f"mean over standard deviation: ODN above {other}",
-                effect=Order(metric="margin mean/sd", ordered=(losses.ODN, other), where=ALL),
+                effect=Order(metric="margin mean/sd", ordered=(losses.ODN, other), where=ALL, share=False),
                 kind="order",
             )
             for other in losses.OTHERS
@@ -60,7 +60,7 @@ O7 = Study(
         *(
             Claim(
                 text=f"standard deviation of the margins: {other} above ODN",
-                effect=Order(metric="margin sd", ordered=(other, losses.ODN), where=ALL),
+                effect=Order(metric="margin sd", ordered=(other, losses.ODN), where=ALL, share=False),
                 kind="order",
             )
             for other in losses.OTHERS
