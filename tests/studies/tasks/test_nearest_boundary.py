@@ -40,6 +40,7 @@ def test_the_solver_finds_known_distances(p: float) -> None:
 def test_the_closed_form_is_exact(p: float | str) -> None:
     row = nearest_boundary.run(_trial(p=p), Context())
     assert row["error"] < 1e-7
+    assert row["digits"] == pytest.approx(-math.log10(max(row["error"], 1e-16)))
     assert row["problems"] == 4
 
 
