@@ -48,3 +48,13 @@ def test_input_margins_are_those_of_a_line() -> None:
     x = torch.tensor([[1.0, 1.0], [-2.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
     found = planes.input_margins(network, Samples(x, torch.tensor([0, 0, 0])))
     torch.testing.assert_close(found, torch.tensor([1.4, 0.0, 0.7], dtype=torch.float64))
+
+
+def test_a_network_without_an_answer_proves_nothing() -> None:
+    network = _network()
+    for parameter in network.parameters():
+        parameter.data.zero_()
+    x = torch.randn(8, 2, dtype=torch.float64)
+    assert task.distances(network, x[:4], x[4:])["theorem 2"] is None
+    wrong = Samples(x, 1 - _network()(x).argmax(dim=1))
+    assert task.input_margins(_network(), wrong, exact=True, seed=0) == {"theorem 5": None, "points": []}

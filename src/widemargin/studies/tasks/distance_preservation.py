@@ -9,7 +9,8 @@ Settings: those of `classify` that train a network, and
 
 Row: `theorem 2`, `theorem 3` and `theorem 5`, the shares of pairs or samples of which they hold, `error` (the largest
 ‖f(x′) − f(x) − J̄(x′ − x)‖/(‖f(x)‖ + ‖f(x′)‖)), and the curves "pairs" (medians of each link of the chain (12), over
-‖f(x′) − f(x)‖) and "margins" (medians of γ_in and its bounds, over samples that are right).
+‖f(x′) − f(x)‖) and "margins" (medians of γ_in and its bounds, over samples that are right). A network whose scores are
+the same everywhere, of which all this holds and says nothing, has None for them.
 """
 
 from __future__ import annotations
@@ -53,17 +54,17 @@ def distances(network: nn.Module, x: Tensor, x2: Tensor) -> dict[str, Any]:
         here, there = network(x), network(x2)
     carried = torch.einsum("bon,bn->bo", J, (x2 - x).flatten(1))
     size = torch.linalg.vector_norm(here, dim=1) + torch.linalg.vector_norm(there, dim=1)
-    wrong = torch.linalg.vector_norm(there - here - carried, dim=1)
-    error = torch.where(size > 0, wrong / size, wrong)  # a dead network has scores of 0 everywhere
+    error = torch.linalg.vector_norm(there - here - carried, dim=1) / size.clamp_min(torch.finfo(size.dtype).tiny)
     slack = 1 + _ROUNDING
     links = (chain.averaged, chain.jacobian, chain.spectral, chain.frobenius)
     ordered = torch.stack([a <= b * slack for a, b in itertools.pairwise(links)]).all(dim=0)
     names = ("‖J̄(x′−x)‖", "‖J̄‖·‖x′−x‖", "Π‖W‖_2·‖x′−x‖", "Π‖W‖_F·‖x′−x‖")
     moved = chain.moved > 0  # two points of one dead region do not move apart
+    if not bool(moved.any()):
+        return {"error": None, "theorem 2": None, "theorem 3": None, "points": []}
     points = [
         {"curve": "pairs", "at": {"link": name}, "times": float((link / chain.moved)[moved].median())}
         for name, link in zip(names, links)
-        if bool(moved.any())
     ]
     return {
         "error": float(error.max()),
@@ -86,6 +87,8 @@ def input_margins(network: nn.Module, train: Samples, *, exact: bool, seed: int)
     above = middle <= margin * slack if exact else margin >= found.spectral.values / slack
     holds = above & (found.frobenius.values <= middle.nan_to_num(nan=torch.inf) * slack)
     right = margin > 0
+    if not bool(right.any()):
+        return {"theorem 5": None, "points": []}
     bounded = {
         "γ_in" if exact else "γ_in (attacked, from above)": margin,
         "Jacobian (19)" if exact else "Jacobian (19), estimated": middle,
@@ -95,13 +98,11 @@ def input_margins(network: nn.Module, train: Samples, *, exact: bool, seed: int)
     points = [
         {"curve": "margins", "at": {"bound": name}, "distance": float(values[right].nanmedian())}
         for name, values in bounded.items()
-        if bool(right.any())
     ]
-    tightness = (middle / margin)[right].nanmedian() if bool(right.any()) else torch.tensor(torch.nan)
     return {
         "theorem 5": float(holds.double().mean()),
-        "(19)/γ_in": float(tightness),
-        "(20)/γ_in": float((found.frobenius.values / margin)[right].median()) if bool(right.any()) else None,
+        "(19)/γ_in": float((middle / margin)[right].nanmedian()),
+        "(20)/γ_in": float((found.frobenius.values / margin)[right].median()),
         "points": points,
     }
 
