@@ -197,7 +197,7 @@ S5 = Study(
         "On the plane input margins are exact. On MNIST the estimate of the Jacobian bound (19) stands for them: what "
         "is printed there is an estimate, and no bound.",
         "Samples that are misclassified have no margin and are left out, where the theorem asks for all.",
-        "A first run at budget scale had 200 steps on MNIST: with three layers a few training samples were still wrong, "
+        "A first run at budget scale had 200 steps on MNIST: with three layers a few training samples were wrong, "
         "others barely right, and (22) grew faster than (21). At 500 steps all of them are right.",
         "Most values are far above 1, as the log₁₀ shows: that they hold says little.",
     ),
