@@ -71,8 +71,17 @@ def test_what_is_proved_and_what_is_not_is_in_the_names(run: Run) -> None:
     assert answer.err == "Note: no --weights, so the network has the weights that its builder gave it\n"
     assert max(map(len, answer.out.splitlines())) <= 80
     assert sum(line.startswith(" certificate: γ_out") for line in answer.out.splitlines()) == 2
-    assert "estimate (no certificate)" in answer.out
+    assert "exact in 2-D" in " ".join(answer.out.split())
+    assert "estimate (no certificate)" not in answer.out
     assert "the network has no biases" in " ".join(answer.out.split())
+
+
+def test_for_many_samples_the_jacobian_bound_is_an_estimate(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("widemargin.cli.bounds.MOST_EXACT", 10)
+    answer = run("bounds", *SMALL)
+    assert answer.code == 0, answer.err
+    assert "estimate (no certificate)" in answer.out
+    assert "exact in 2-D" not in answer.out
 
 
 def test_margin_and_band_come_from_the_samples_that_are_right(run: Run) -> None:
