@@ -47,8 +47,8 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
         return rows.abs().sum(dim=1)
     if p == math.inf:
         return rows.abs().amax(dim=1)
-    # A constant in the graph: by homogeneity the gradient is right without it. The ends keep rows of zeros, and rows with
-    # an infinite entry, from becoming NaN. Few kernels: on small networks a GPU waits for their launches.
+    # A constant in the graph: by homogeneity the gradient is right without it. The ends keep rows of zeros, and rows
+    # with an infinite entry, from becoming NaN. Few kernels: on small networks a GPU waits for their launches.
     span = torch.finfo(rows.dtype)
     unit = torch.linalg.vector_norm(rows.detach(), math.inf, dim=1, keepdim=True).clamp_(span.tiny, span.max)
     return torch.linalg.vector_norm(rows / unit, p, dim=1) * unit[:, 0]
