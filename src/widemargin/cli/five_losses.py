@@ -35,24 +35,26 @@ class Way:
     name: str
     label: str
     loss: Any
+    lr: float
     regularizers: tuple[Any, ...] = ()
-    lr: float = 2e-3
 
 
 WAYS = (
-    Way(name="cross-entropy", label="cross-entropy", loss=losses.CrossEntropy()),
-    Way(name="hinge", label="hinge", loss=losses.MultiClassHinge()),
-    Way(name="odn", label="ODN", loss=losses.odn()),
+    Way(name="cross-entropy", label="cross-entropy", loss=losses.CrossEntropy(), lr=4e-3),
+    Way(name="hinge", label="hinge", loss=losses.MultiClassHinge(), lr=1e-3),
+    Way(name="odn", label="ODN", loss=losses.odn(r=2.0, theta=1.0), lr=2e-3),
     Way(
         name="large-margin",
         label="all-layer large margin",
-        loss=losses.large_margin(p=2.0, gamma=1.0, at=LAYERS, classes=1),
+        loss=losses.large_margin(p=2.0, gamma=2.0, at=LAYERS, classes=1),
+        lr=2e-3,
     ),
     Way(
         name="jacobian",
         label="cross-entropy + Jacobian",
         loss=losses.CrossEntropy(),
         regularizers=(regularizers.Jacobian(weight=1.0),),
+        lr=2e-3,
     ),
 )
 
