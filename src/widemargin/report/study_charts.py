@@ -56,6 +56,8 @@ def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChar
         axis=y_axis,
     )
     color = alt.Color("arm:N", title=None, scale=alt.Scale(domain=arms))
+    if figure.get("split") and figure["kind"] == "lines" and len(arms) == 1:  # a colour for each value, then
+        color = alt.Color("split:N", title=figure["split"], scale=alt.Scale(domain=_values(rows)))
     base = alt.Chart(data).encode(x=_x(figure, rows), y=y, color=color)
     shapes = alt.Scale(domain=arms, range=[SHAPES[i % len(SHAPES)] for i in range(len(arms))])
     shape = alt.Shape("arm:N", title=None, scale=shapes)
@@ -91,18 +93,22 @@ def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
 def _of_split(rows: Sequence[Point], split: str, arms: Sequence[str]) -> list[Any]:
     """In a scatter plot the values of `split` have a shape each, and their own colours where there is but one arm."""
     alt = need("altair")
-    values = list(dict.fromkeys(row["split"] for row in rows))
-    values = sorted(values, key=lambda value: (len(value), value))  # 2 before 10
+    values = _values(rows)
     shapes = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
     found = [alt.Shape("split:N", title=split, scale=shapes)]
     return found if len(arms) > 1 else [*found, alt.Color("split:N", title=split, scale=alt.Scale(domain=values))]
 
 
+def _values(rows: Sequence[Point]) -> list[str]:
+    """The values of `split`, 2 before 10."""
+    return sorted({row["split"] for row in rows}, key=lambda value: (len(value), value))
+
+
 def _dashed(lines: Any, result: Mapping[str, Any], figure: Mapping[str, Any], arms: Sequence[str]) -> Any:
     alt = need("altair")
-    patterns = [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3]]
+    patterns = [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3], [14, 4], [1, 2], [6, 2, 1, 2, 1, 2]]
     if figure.get("split"):
-        values = list(dict.fromkeys(row["split"] for row in points(result, figure)))
+        values = _values(points(result, figure))
         scale = alt.Scale(domain=values, range=[patterns[i % len(patterns)] for i in range(len(values))])
         return lines.encode(strokeDash=alt.StrokeDash("split:N", title=figure["split"], scale=scale))
     ours = {arm["name"] for arm in result["arms"] if arm.get("ours")}
