@@ -75,8 +75,8 @@ def sokolic(*, epochs: int = 100, seed: int = 3, told: Callable[[str], None]) ->
 def elsayed(*, epochs: int = 300, seed: int = 0, samples: int = 20, told: Callable[[str], None]) -> dict[str, Any]:
     """Fig. 1b of elsayed: the boundary of a 4-layer network trained by cross-entropy and by the large margin loss.
 
-    γ = 1 at the input and the three hidden layers was chosen by the smallest training margin, of four settings tried. An
-    illustration: with 60 samples, where the boundary is better known, the large margin was not better on test data.
+    γ = 1 at the input and the three hidden layers was chosen by the smallest training margin, of four settings tried.
+    An illustration: with 60 samples, where the boundary is better known, the large margin was not better on test data.
     """
     data = load("toy")
     train = subset(data.train, count=samples, seed=seed, balanced=True)
