@@ -82,7 +82,9 @@ def show(id: Id) -> None:
     console.print(_arms(study))
     scales = table("Scales")
     for column in ("scale", "minutes", "seeds", "search", "what is cut"):
-        scales.add_column(column, no_wrap=column == "scale", justify="left" if "s" in column[:2] else "right")
+        scales.add_column(
+            column, no_wrap=column == "scale", justify="right" if column in ("minutes", "seeds") else "left"
+        )
     for name, scale in study.scales.items():
         search = f"{scale.cells} cells" if scale.cells > 1 else "none"
         scales.add_row(name, f"{scale.minutes:g}", str(scale.seeds), search, text(scale.note))
