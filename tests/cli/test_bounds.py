@@ -136,10 +136,10 @@ def test_mistakes_are_told_in_a_sentence(run: Run, arguments: tuple[str, ...], s
 
 
 def test_a_network_that_is_no_chain_is_named(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "nets.py").write_text(
+    (tmp_path / "chainless_nets.py").write_text(
         "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Linear(2, 3), nn.GELU(), nn.Linear(3, 2))\n"
     )
-    answer = run("bounds", "--model", "nets:build", "--data", "toy")
+    answer = run("bounds", "--model", "chainless_nets:build", "--data", "toy")
     assert answer.code == 2
     assert "layer '1' is a GELU, for which bounds know no constant" in answer.err
 

@@ -41,13 +41,13 @@ def test_the_plane_of_toy_data(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_plane_through_three_samples(run: Run) -> None:
-    Path("nets.py").write_text(
+    Path("planar_nets.py").write_text(
         "from torch import nn\n"
         "def build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))\n"
     )
-    said = run("picture", "--model", "nets:build", "--data", "digits", "--samples", "4,0,9")
+    said = run("picture", "--model", "planar_nets:build", "--data", "digits", "--samples", "4,0,9")
     assert said.code == 0, said.err
-    assert "the network has the weights that nets:build gave it" in said.err
+    assert "the network has the weights that planar_nets:build gave it" in said.err
     found = panel()
     assert found["title"] == "Through samples 4, 0, 9"
     assert len(found["points"]) == 3
