@@ -63,12 +63,12 @@ def outlines(piece: Slice, *, size: float, points: int = 48) -> list[list[list[f
     return rows
 
 
-def _runs(raster: Raster) -> list[list[float]]:
+def _runs(raster: Raster) -> list[list[float | int]]:
     labels = raster.labels()
     rows, columns = labels.shape
     left, right, bottom, top = raster.plane.box
     wide, high = (right - left) / columns, (top - bottom) / rows
-    found: list[list[float]] = []
+    found: list[list[float | int]] = []
     for row, line in enumerate(labels):
         start = 0
         values = _indices(line)

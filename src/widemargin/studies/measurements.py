@@ -47,7 +47,7 @@ def _attack(
     networks: Networks,
     *,
     attack: str,
-    epsilons: list[float],
+    epsilons: list[float | int],
     source: Mapping[str, Any] | None = None,
     target: Mapping[str, Any] | None = None,
     count: int | None = None,
@@ -81,7 +81,7 @@ def _noise(
     seed: int,
     networks: Networks,  # noqa: ARG001
     *,
-    sigmas: list[float],
+    sigmas: list[float | int],
     count: int | None = None,
     curve: str = "noise",
 ) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _density(
     seed: int,  # noqa: ARG001
     networks: Networks,  # noqa: ARG001
     *,
-    grid: list[float],
+    grid: list[float | int],
     count: int | None = None,
     curve: str = "density",
 ) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def _bounds(
     networks: Networks,  # noqa: ARG001
     *,
     r: float,
-    thetas: list[float],
+    thetas: list[float | int],
     count: int | None = None,
     probes: int | None = None,
 ) -> dict[str, Any]:
