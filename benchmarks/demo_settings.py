@@ -23,6 +23,7 @@ from widemargin import data, losses, regularizers
 from widemargin.cli import five_losses
 from widemargin.cli.five_losses import LAYERS, Way
 from widemargin.files import write_json
+from widemargin.margins.accuracy import accuracy
 from widemargin.provenance import provenance
 
 EPOCHS, SEEDS, VALIDATION = 40, (0, 1, 2), 2000
@@ -60,7 +61,7 @@ def run(job: tuple[int, int, str | None]) -> tuple[int, int, float]:
     rest[train.index] = False
     validation = data.subset(others.select(rest.nonzero()[:, 0]), count=VALIDATION, seed=seed, balanced=True)
     fitted = five_losses.fit(way, train, epochs=EPOCHS, seed=seed, measure_every=None)
-    return number, seed, five_losses.accuracy(fitted.model, validation)
+    return number, seed, accuracy(fitted.model, validation)
 
 
 def main() -> None:
@@ -73,11 +74,14 @@ def main() -> None:
     found: list[dict[str, Any]] = [{"way": name, "setting": words, "validation": []} for name, words, _ in every]
     jobs = [(number, seed, options.data_root) for seed in SEEDS for number in range(len(every))]
     with mp.get_context("spawn").Pool(options.workers) as pool:
-        for done, (number, seed, accuracy) in enumerate(pool.imap_unordered(run, jobs), 1):
-            found[number]["validation"].append([seed, accuracy])
-            print(f"{done}/{len(jobs)} {found[number]['way']}, {found[number]['setting']}: {accuracy:.4f}", flush=True)
+        for done, (number, seed, share) in enumerate(pool.imap_unordered(run, jobs), 1):
+            found[number]["validation"].append([seed, share])
+            print(
+                f"{done}/{len(jobs)} {found[number]['way']}, {found[number]['setting']}: {share:.4f}",
+                flush=True,
+            )
     for row in found:
-        row["validation"] = [accuracy for _, accuracy in sorted(row["validation"])]
+        row["validation"] = [one for _, one in sorted(row["validation"])]
         row["mean"] = statistics.mean(row["validation"])
     chosen = {name: max((row for row in found if row["way"] == name), key=_mean)["setting"] for name in _names(found)}
     print(chosen)

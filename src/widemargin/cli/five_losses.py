@@ -12,12 +12,10 @@ import torch
 
 from widemargin import attacks, losses, margins, models, provenance, regularizers, training
 from widemargin.cli import arms
-from widemargin.data import Samples, batches, load, subset
-from widemargin.modes import evaluating
+from widemargin.data import Samples, load, subset
+from widemargin.margins.accuracy import accuracy
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from widemargin.report.schema import Arm, Result, Sized
 
 IMAGES, ATTACKED, WATCHED = 250, 500, 250  # to train on, to attack, to measure on while training
@@ -166,13 +164,6 @@ def _against_data(
         found[size] = accuracy(network, test)
         told(f"{way.label}: {found[size]:.1%} from {size} images")
     return [{"samples": size, "accuracy": found[size]} for size in sorted(found)]
-
-
-def accuracy(network: nn.Module, test: Samples) -> float:
-    """The share of `test` that is classified as labelled."""
-    with evaluating(network), torch.no_grad():
-        right = [network(x).argmax(dim=1) == y for x, y in batches(test, batch_size=500)]
-    return float(torch.cat(right).double().mean())
 
 
 @contextmanager

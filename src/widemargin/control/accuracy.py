@@ -10,24 +10,13 @@ from torch import Tensor, nn
 
 from widemargin.data import to_sphere
 from widemargin.data.samples import Samples
-from widemargin.modes import evaluating
-from widemargin.places import scores_of
-from widemargin.types import is_binary
+from widemargin.margins.accuracy import accuracy
 
 
-@torch.no_grad()
 def accuracies(networks: Sequence[nn.Module], samples: Samples) -> Float[Tensor, " networks"]:
     """The part of `samples` that each network classifies, after projection to the sphere of radius √d_0."""
     points = on_the_sphere(samples, networks[0])
-    found = []
-    for network in networks:
-        right = 0
-        with evaluating(network):
-            for x, y in zip(points.x.split(4096), points.y.split(4096)):
-                f = scores_of(network(x))
-                right += int((f.reshape(-1) * y > 0).sum() if is_binary(f) else (f.argmax(dim=1) == y).sum())
-        found.append(right / len(points))
-    return torch.tensor(found, dtype=torch.float64)
+    return torch.tensor([accuracy(network, points) for network in networks], dtype=torch.float64)
 
 
 def on_the_sphere(samples: Samples, like: nn.Module) -> Samples:

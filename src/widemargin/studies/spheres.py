@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from widemargin.data import Samples, subset, to_sphere
 from widemargin.data.seeds import generator
 from widemargin.studies import samples
-from widemargin.studies.settings import digest
+from widemargin.studies.settings import plain
 
 _KEYS = ("name", "shape", "samples", "test", "train", "pair", "parity", "labels", "attack", "standardize")
 
@@ -45,22 +46,13 @@ def points(settings: Mapping[str, Any], seed: int, *, root: Path | None = None, 
     for key in settings:
         if key not in _KEYS:
             raise ValueError(f"data has no setting {key!r}, expected one of {', '.join(_KEYS)}")
-    return _points(digest(settings), _Held(dict(settings)), seed, root, device)
-
-
-class _Held(dict[str, Any]):
-    """Settings as an argument of a cached function: their digest, beside them, tells them apart."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        return True
+    return _points(json.dumps(plain(settings), sort_keys=True), seed, root, device)
 
 
 # Cached, so that networks of a population share their points.
 @functools.lru_cache(maxsize=32)
-def _points(_: str, settings: Mapping[str, Any], seed: int, root: Path | None, device: str) -> Points:
+def _points(written: str, seed: int, root: Path | None, device: str) -> Points:
+    settings = json.loads(written)
     base = {key: settings[key] for key in ("name", "shape", "samples", "test") if key in settings}
     parts = samples.prepare({**base, "validation": 1}, seed, root=root, device=device)
     train, test = (_relabelled(part, settings) for part in (parts.whole.train, parts.test))

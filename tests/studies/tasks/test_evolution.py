@@ -8,6 +8,7 @@ import pytest
 
 from studies import tiny
 from widemargin import margins
+from widemargin.margins.accuracy import accuracy
 from widemargin.studies import samples
 from widemargin.studies.settings import overlay
 from widemargin.studies.tasks import classify, evolution
@@ -41,7 +42,7 @@ def test_watching_changes_nothing_and_the_last_look_is_at_the_trained_network() 
     settings = {key: value for key, value in _trial().settings.items() if key != "watch"}
     network = classify.train_one(settings, 0, Context())
     parts = samples.prepare(settings["data"], 0)
-    assert row["accuracy"] == classify.accuracy(network, parts.test)
+    assert row["accuracy"] == accuracy(network, parts.test)
     measured = margins.measure(
         network, samples.first(parts.test, 20), at=["input"], classes=1, read_as="softmax", progress=False
     )

@@ -29,8 +29,8 @@ FEW_ALPHAS = ALPHAS[4::5]
 FIT = 0.9
 
 
-def _curves(rows: Sequence[Row], arm: str, seed: int) -> list[tuple[float, float]]:
-    """(log targeted normalized margin, accuracy) of the networks that fit their training points."""
+def _curve(rows: Sequence[Row], arm: str, seed: int, least: float = -1.0) -> list[tuple[float, float]]:
+    """(log targeted normalized margin, accuracy) of the networks whose training accuracy is above `least`."""
     return sorted(
         (math.log10(row["targeted"]), row["accuracy"])
         for row in rows
@@ -38,7 +38,7 @@ def _curves(rows: Sequence[Row], arm: str, seed: int) -> list[tuple[float, float
         and row["seed"] == seed
         and "curve" not in row
         and row.get("targeted")
-        and row["train accuracy"] > FIT
+        and row["train accuracy"] > least
     )
 
 
@@ -58,9 +58,9 @@ def distance_of_curves(rows: Sequence[Row]) -> list[float]:
     """For every seed the mean distance of the three registered curves, over the margins that all of them have."""
     found = []
     for seed in _seeds(rows):
-        curves = [curve for arm in CURVES if len(curve := _curves(rows, arm, seed)) > 1]
-        if len(curves) < len(CURVES):
-            curves = [_all(rows, arm, seed) for arm in CURVES]  # too few that fit: all networks
+        curves = [_curve(rows, arm, seed, FIT) for arm in CURVES]
+        if any(len(curve) < 2 for curve in curves):
+            curves = [_curve(rows, arm, seed) for arm in CURVES]  # too few that fit: all networks
         if any(len(curve) < 2 for curve in curves):
             continue
         low, high = max(c[0][0] for c in curves), min(c[-1][0] for c in curves)
@@ -70,19 +70,11 @@ def distance_of_curves(rows: Sequence[Row]) -> list[float]:
     return found
 
 
-def _all(rows: Sequence[Row], arm: str, seed: int) -> list[tuple[float, float]]:
-    return sorted(
-        (math.log10(row["targeted"]), row["accuracy"])
-        for row in rows
-        if row["arm"] == arm and row["seed"] == seed and "curve" not in row and row.get("targeted")
-    )
-
-
 def rank_correlation(rows: Sequence[Row]) -> list[float]:
     """For every seed Spearman's correlation of test accuracy with the targeted normalized margin, by Recipe 1."""
     found = []
     for seed in _seeds(rows):
-        curve = _all(rows, RECIPE, seed)
+        curve = _curve(rows, RECIPE, seed)
         if len(curve) > 1:
             found.append(spearman([x for x, _ in curve], [y for _, y in curve]))
     return found
@@ -103,12 +95,10 @@ def rise(rows: Sequence[Row]) -> list[float]:
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
-    """The correlation of ranks, ties sharing theirs; 0 where one of them is constant."""
-    ranks = [[statistics.fmean(i for i, v in enumerate(sorted(z)) if v == w) for w in z] for z in (x, y)]
-    try:
-        return statistics.correlation(*ranks)
-    except statistics.StatisticsError:
-        return 0.0
+    """The correlation of ranks; 0 where one of them is constant."""
+    from scipy.stats import spearmanr
+
+    return 0.0 if len(set(x)) == 1 or len(set(y)) == 1 else float(spearmanr(x, y).statistic)
 
 
 _DESCENT: dict[str, Any] = {"name": "sgd", "lr": 0.0005}

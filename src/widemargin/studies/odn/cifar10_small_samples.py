@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from widemargin.studies.effects import Gap, Order
-from widemargin.studies.figure import Figure
-from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.odn import data, fractions, losses
+from widemargin.studies.schema import Scale, Study, grid
 from widemargin.studies.settings import overlay
 
 FRACTIONS: dict[float, dict[str, Any]] = {
@@ -32,35 +30,8 @@ O3 = Study(
     settings=data.CIFAR10,
     axes={"fraction": FRACTIONS},
     conditions=grid(fraction=tuple(FRACTIONS)),
-    claims=(
-        *(
-            Claim(
-                text=f"at 0.5 % of the training set (225 samples), ODN minus {other}",
-                effect=Gap(metric="accuracy", arm=losses.ODN, against=other, where=LEAST),
-                reported=reported,
-            )
-            for other, reported in _REPORTED.items()
-        ),
-        *(
-            Claim(
-                text=f"ODN above {other} at every fraction",
-                effect=Order(metric="accuracy", ordered=(losses.ODN, other)),
-                kind="order",
-            )
-            for other in losses.OTHERS
-        ),
-    ),
-    figures=(
-        Figure(
-            x="fraction",
-            y="accuracy",
-            title="Test accuracy over the share of the training set that is used (odn, Fig. 2b)",
-            x_title="share of the training set",
-            y_title="test accuracy",
-            percent=True,
-            log_x=True,
-        ),
-    ),
+    claims=fractions.claims(LEAST, "0.5 % of the training set (225 samples)", _REPORTED),
+    figures=(fractions.figure("2b"),),
     scales={
         "smoke": Scale(
             minutes=0.1,

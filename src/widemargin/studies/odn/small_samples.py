@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Gap, Order
-from widemargin.studies.figure import Figure
-from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.odn import data, fractions, losses
+from widemargin.studies.schema import Scale, Study, grid
 from widemargin.studies.settings import overlay
 
 LEAST = {"fraction": 0.00125}
@@ -21,35 +19,8 @@ O2 = Study(
     settings=data.MNIST,
     axes={"fraction": data.FRACTIONS},
     conditions=grid(fraction=tuple(data.FRACTIONS)),
-    claims=(
-        *(
-            Claim(
-                text=f"at 0.125 % of the training set (68 samples), ODN minus {other}",
-                effect=Gap(metric="accuracy", arm=losses.ODN, against=other, where=LEAST),
-                reported=reported,
-            )
-            for other, reported in _REPORTED.items()
-        ),
-        *(
-            Claim(
-                text=f"ODN above {other} at every fraction",
-                effect=Order(metric="accuracy", ordered=(losses.ODN, other)),
-                kind="order",
-            )
-            for other in losses.OTHERS
-        ),
-    ),
-    figures=(
-        Figure(
-            x="fraction",
-            y="accuracy",
-            title="Test accuracy over the share of the training set that is used (odn, Fig. 2a)",
-            x_title="share of the training set",
-            y_title="test accuracy",
-            percent=True,
-            log_x=True,
-        ),
-    ),
+    claims=fractions.claims(LEAST, "0.125 % of the training set (68 samples)", _REPORTED),
+    figures=(fractions.figure("2a"),),
     scales={
         "smoke": Scale(
             minutes=0.1,

@@ -31,9 +31,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from widemargin.data import Samples
-from widemargin.modes import evaluating
-from widemargin.places import scores_of
+from widemargin.margins.accuracy import accuracy
 from widemargin.studies import measurements, samples, values, weights
 from widemargin.studies.settings import digest
 from widemargin.studies.trial import Context, Trial
@@ -139,16 +137,6 @@ class _Job:
             points += measured.pop("points", [])
             found.update(measured)
         return {**found, "points": points} if points else found
-
-
-def accuracy(network: nn.Module, part: Samples, batch_size: int = 2000) -> float:
-    """The share of samples whose label the network answers."""
-    weight = next(network.parameters())
-    right = torch.zeros((), dtype=torch.int64, device=weight.device)
-    with evaluating(network), torch.no_grad():
-        for x, y in zip(part.x.split(batch_size), part.y.split(batch_size)):
-            right += (scores_of(network(x.to(weight.device, weight.dtype))).argmax(dim=1) == y.to(weight.device)).sum()
-    return float(right) / len(part)
 
 
 def _train(jobs: list[_Job], context: Context) -> list[_Trained]:

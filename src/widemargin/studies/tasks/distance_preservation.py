@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from widemargin import attacks, bounds, geometry
 from widemargin.data import Samples
 from widemargin.data.seeds import generator
+from widemargin.margins.accuracy import accuracy
 from widemargin.studies import planes, samples
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context, Trial
@@ -42,8 +43,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     exact = bool(trial.settings.get("exact", False))
     some = samples.first(parts.train, trial.settings["margins"])
     more = input_margins(network, Samples(some.x.double(), some.y), exact=exact, seed=trial.seed)
-    accuracy = classify.accuracy(network, parts.test)
-    return {**row, **more, "accuracy": accuracy, "points": row["points"] + more["points"]}
+    return {**row, **more, "accuracy": accuracy(network, parts.test), "points": row["points"] + more["points"]}
 
 
 def distances(network: nn.Module, x: Tensor, x2: Tensor) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from widemargin import margins
 from widemargin.data import Samples
+from widemargin.margins.accuracy import accuracy
 from widemargin.studies import samples, values
-from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context, Trial
 from widemargin.training import TrainingStopped, population
 
@@ -64,14 +64,14 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
         row |= {"died": str(stopped), "validation": chance}
         return row if watched is None else {**row, "accuracy": chance, "points": watched.points}
     network = trained.networks[0]
-    row |= {"loss": trained.losses[0], "validation": classify.accuracy(network, parts.validation)}
+    row |= {"loss": trained.losses[0], "validation": accuracy(network, parts.validation)}
     if watched is None:
         return row
     watched.look(network, given["steps"])
     end = [{**p, "curve": "end", "at": {k: v for k, v in p["at"].items() if k != "step"}} for p in watched.points]
     return {
         **row,
-        "accuracy": classify.accuracy(network, parts.test),
+        "accuracy": accuracy(network, parts.test),
         "points": [*watched.points, *end[-len(given["watch"]["at"]) * len(watched.parts) :]],
     }
 

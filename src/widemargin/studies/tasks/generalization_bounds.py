@@ -23,6 +23,7 @@ import torch
 from widemargin import bounds
 from widemargin.bounds.covering import Covering
 from widemargin.data import Samples
+from widemargin.margins.accuracy import accuracy
 from widemargin.studies import planes, samples
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context, Trial
@@ -46,7 +47,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
         margins = found.values
     frobenius = bounds.neyshabur(network, train.x, biases="ignore")
     fixed = math.log10(2.0) * frobenius.depth - math.log10(len(train)) / 2
-    accuracies = [classify.accuracy(network, part) for part in (parts.train, parts.test)]
+    accuracies = [accuracy(network, part) for part in (parts.train, parts.test)]
     coverings: dict[str, Covering] = {
         "Gaussian mixture": bounds.GaussianMixture(components=given["mixture"][0], rank=given["mixture"][1]),
         "sparse dictionary": bounds.SparseDictionary(atoms=given["sparse"][0], sparsity=given["sparse"][1]),

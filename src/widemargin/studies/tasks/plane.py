@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from widemargin import bounds, geometry
 from widemargin.data import Samples
+from widemargin.margins.accuracy import accuracy
 from widemargin.studies import planes, samples
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context, Trial
@@ -41,7 +42,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     piece = planes.whole(network, train.x)
     margins = geometry.exact_margin(piece, train.x, train.y, outside="edge")
     row: dict[str, Any] = {
-        "accuracy": classify.accuracy(network, parts.test),
+        "accuracy": accuracy(network, parts.test),
         "cells": len(piece),
         "smallest margin": float(margins[margins > 0].min()) if bool((margins > 0).any()) else None,
         **regions(network, piece),
