@@ -57,7 +57,7 @@ class Plan:
         """Where the hyperparameters of `place` are chosen; None where there is nothing to choose."""
         if self.scale.cells == 1 or not place.arm.search:
             return None
-        return place if self.scale.search_at is None else Place(arm=place.arm, condition=self.scale.search_at)
+        return Place(arm=place.arm, condition={**place.condition, **(self.scale.search_at or {})})
 
     def search(self, place: Place) -> Iterator[tuple[dict[str, Any], list[Trial]]]:
         """The cells of the search at `place`, and the trials of each, whose settings have no `measure`."""

@@ -93,7 +93,7 @@ class Scale:
         cells: search cells for every arm that has a search, the same number for each: the same budget. 1: no search,
             the first values are taken.
         search_seeds: trials for each cell; the mean decides.
-        search_at: the condition at which hyperparameters are chosen, for all conditions; None: for each by itself.
+        search_at: values of axes at which hyperparameters are chosen, for all their values; None: for each by itself.
         only: axis → the values that are run; by default all.
         arms: names of the arms that are run; by default all.
         note: what was cut, in the order in which it was cut, and the hardware that `minutes` speaks of.
