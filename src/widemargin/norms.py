@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import importlib.util
 import math
 import numbers
 from collections.abc import Callable, Sequence
@@ -36,10 +38,16 @@ def check_p(p: float) -> None:
 def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     """‖x_k‖_p = (Σ |x_kj|^p)^(1/p) of every sample, over all its other dimensions; max |x_kj| for p = ∞.
 
-    The row is divided by its largest entry first, so that no power overflows or underflows. Half precision is summed in
-    float32. The gradient at 0, where the norm has none, is 0.
+    No power overflows or underflows: the row is divided by its largest entry first, or for p = 2 on a GPU its squares
+    are summed in float64. Half precision is summed in float32 at least. The gradient at 0, where the norm has none, is
+    0.
     """
     check_p(p)
+    if p == 2 and x.is_cuda and has_triton():
+        from widemargin import norms_fused
+
+        if norms_fused.is_for(x):
+            return norms_fused.l2(x)
     rows = x.flatten(1) if x.ndim > 1 else x[:, None]
     if rows.dtype in _HALF:
         rows = rows.float()
@@ -52,6 +60,12 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     span = torch.finfo(rows.dtype)
     unit = torch.linalg.vector_norm(rows.detach(), math.inf, dim=1, keepdim=True).clamp_(span.tiny, span.max)
     return torch.linalg.vector_norm(rows / unit, p, dim=1) * unit[:, 0]
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether there is Triton, in which kernels for GPUs are written."""
+    return importlib.util.find_spec("triton") is not None
 
 
 def frobenius(weight: Tensor) -> Tensor:

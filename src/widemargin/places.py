@@ -226,12 +226,13 @@ def watch(
     at._mixes = mixing[0] if mixing and statistics == "coupled" else None
     with ExitStack() as stack:
         compiles_its_own_hooks = getattr(model, "_compiled_call_impl", None) is not None  # model.compile()
-        hidden = set(names) & {name for name, _ in unwrap(model).named_modules()} - {INPUT}
+        modules = dict(unwrap(model).named_modules())
+        hidden = set(names) & modules.keys() - {INPUT}
         if statistics == "frozen" or compiles_its_own_hooks or hidden:
             stack.enter_context(uncompiled(model))
         else:
             at._is_compiled = is_compiled(model)
-        if any(isinstance(module, nn.RNNBase) for module in model.modules()):
+        if any(isinstance(module, nn.RNNBase) for module in modules.values()):
             # cuDNN's recurrent layers have no backward pass in evaluation mode.
             stack.callback(setattr, torch.backends.cudnn, "enabled", torch.backends.cudnn.enabled)
             torch.backends.cudnn.enabled = False
@@ -239,7 +240,7 @@ def watch(
             for name in mixing:
                 stack.callback(freeze(model.get_submodule(name), at._route).remove)
         for name in names:
-            stack.callback(_attach(model, name, at).remove)
+            stack.callback(_attach(model, modules.get(name, model), name, at).remove)
         yield at
 
 
@@ -312,14 +313,13 @@ def unwrap(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def _attach(model: nn.Module, name: str, at: At) -> RemovableHandle:
+def _attach(model: nn.Module, module: nn.Module, name: str, at: At) -> RemovableHandle:
+    """Watch the place `name`, which is `module`: "output" is the network's answer unless a module has that name."""
     if name == INPUT:
         # Before the other hooks of the network, and on the outermost wrapper: what the user passes is the input.
         return model.register_forward_pre_hook(
             lambda _, args, kwargs: _add_to_input(unwrap(model), at, args, kwargs), with_kwargs=True, prepend=True
         )
-    known = dict(unwrap(model).named_modules())
-    module = known.get(name, model)  # "output" is the network's answer unless a module has that name
     return module.register_forward_hook(lambda _, __, output: _add_to_output(name, at, output))
 
 

@@ -7,6 +7,9 @@ indices. The shapes below are executed in the tests (jaxtyping + beartype) and c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias
 
 import torch
@@ -57,7 +60,7 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
         raise ValueError(f"labels has {len(labels)} entries, but scores has {len(scores)} samples")
     if labels.device != scores.device:
         raise ValueError(f"labels is on {labels.device}, but scores is on {scores.device}")
-    if _is_recorded(labels):
+    if _is_unlooked(labels):
         return
     if is_binary(scores):
         _check_signs(labels)
@@ -67,7 +70,7 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
 
 def check_finite(tensor: Tensor, name: str) -> None:
     """Raise a `ValueError` that names the first sample of `tensor` with a NaN or an infinity."""
-    if _is_recorded(tensor):
+    if _is_unlooked(tensor):
         return
     bad = ~torch.isfinite(tensor.detach()).flatten(1 if tensor.ndim > 1 else 0)
     rows = bad.any(dim=1) if bad.ndim > 1 else bad
@@ -79,9 +82,22 @@ def check_finite(tensor: Tensor, name: str) -> None:
         )
 
 
-def _is_recorded(tensor: Tensor) -> bool:
-    """Whether a CUDA graph is being recorded: there are no values to look at, and whoever records it looks at them."""
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+_SKIPS: ContextVar[bool] = ContextVar("skips", default=False)
+
+
+@contextmanager
+def unlooked() -> Iterator[None]:
+    """Inside the `with` block the checks look at shapes and kinds alone, and not at numbers."""
+    before = _SKIPS.set(True)
+    try:
+        yield
+    finally:
+        _SKIPS.reset(before)
+
+
+def _is_unlooked(tensor: Tensor) -> bool:
+    """Whether nobody is to look at values: someone else does, or a CUDA graph is being recorded and there are none."""
+    return _SKIPS.get() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def _check_signs(labels: Tensor) -> None:

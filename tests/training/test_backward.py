@@ -409,3 +409,60 @@ def assert_close(model: nn.Module, wanted: dict[str, Tensor]) -> None:
     for name, gradient in wanted.items():
         error = float((found[name] - gradient).abs().max())
         assert error < 1e-10, f"{name}: {error}"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 6, 32, 32), (2, 3, 40, 41), (1, 2, 3, 4, 5)])
+def test_the_sums_of_a_group_norm_by_a_kernel(shape: tuple[int, ...]) -> None:
+    from widemargin.training import backward_kernels
+
+    torch.manual_seed(0)
+    g, x = torch.randn(2, *shape)
+    pixels = list(range(2, len(shape)))
+    ds, db = backward_kernels.sums(g.cuda(), x.cuda())
+    torch.testing.assert_close(ds.cpu().double(), (g.double() * x.double()).sum(pixels), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(db.cpu().double(), g.double().sum(pixels), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("wrong", ["labels", "scores"])
+def test_a_gpu_is_not_waited_for_and_still_says_what_is_wrong(wrong: str, channels_last: bool) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)).cuda()
+    if channels_last:
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x, y = torch.randn(6, 2, 6, 6).cuda(), torch.tensor([0, 1, 2, 0, 1, 2]).cuda()
+    loss = losses.MarginLoss()
+    margin_backward(network, loss, x, y, is_replayed=True)
+    network.zero_grad()
+    if wrong == "labels":
+        y[4] = 3
+    else:
+        x[4, 0, 0, 0] = torch.inf
+    for is_replayed in (False, True):
+        with pytest.raises(ValueError, match="at index 4"):
+            margin_backward(network, loss, x, y, is_replayed=is_replayed)
+        assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_network_of_known_layers_lets_go_of_what_it_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients take the place of activations, and no more memory."""
+    given: list[bool] = []
+    plain = torch.autograd.grad
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        given.append(kwargs.get("retain_graph", False))
+        return plain(*args, **kwargs)
+
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 2, 6, 6), torch.tensor([0, 1, 2, 0, 1, 2])
+    norm = {True: nn.GroupNorm(2, 4), False: nn.LayerNorm([4, 4, 4])}
+    for is_known, layer in norm.items():
+        network = nn.Sequential(nn.Conv2d(2, 4, 3), layer, nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+        margin_backward(network, losses.MarginLoss(), x, y)
+        given.clear()
+        monkeypatch.setattr(torch.autograd, "grad", watched)
+        margin_backward(network, losses.MarginLoss(), x, y)
+        monkeypatch.undo()
+        assert given[0] is not is_known

@@ -165,6 +165,8 @@ class MarginLoss:
             least = self._by_place(self.penalty.reach, margins) * (1 - self.clip)
             margins = margins.clamp_min(least if isinstance(least, float) else least[:, None, None])
         penalties = self.penalty.stacked(margins)
+        if penalties.shape[2] == 1:
+            return penalties.squeeze(2)
         return penalties.amax(dim=2) if self.aggregate == "max" else penalties.sum(dim=2)
 
     def _by_place(self, number: Callable[[int], float], like: Tensor) -> Any:

@@ -50,7 +50,7 @@ class Hinge(Penalty):
 
     def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
         """max(0, γ − m)."""
-        return (self.reach(place) - margin).clamp_min(0)
+        return (self.reach(place) - margin).relu()
 
     def stacked(self, margins: Tensor) -> Tensor:
         """max(0, γ − m) at every place, at once where there is but one γ."""
@@ -94,7 +94,7 @@ class Band(Penalty):
     def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
         """Odn (1)."""
         low, high = self.reach(place), self.r + self.theta
-        return (low - margin).clamp_min(0) / low + self.mu * (margin - high).clamp_min(0).square() / high**2
+        return (low - margin).relu() / low + self.mu * (margin - high).relu().square() / high**2
 
     def stacked(self, margins: Tensor) -> Tensor:
         """Odn (1), the same at every place."""

@@ -20,6 +20,7 @@ all processes. √2 is the length of e_y − e_i, of which the gradient at the s
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +40,34 @@ def without_scale(difference: Tensor) -> tuple[Tensor, Tensor]:
     s = (square + TINY**2).sqrt()  # TINY: a zero-initialised last layer has s = 0
     if joint.count(difference) < SMALLEST_BATCH:
         return difference, s.detach()
-    return difference * (s.detach() / s), s.detach()
+    if joint.processes() > 1:
+        return difference * (s.detach() / s), s.detach()
+    return _WithoutScale.apply(difference, s.detach()), s.detach()
+
+
+class _WithoutScale(torch.autograd.Function):
+    """d·(s̄/s) of one process: as few operations as can be, since a GPU waits for the launch of each of them."""
+
+    @staticmethod
+    def forward(ctx: Any, difference: Tensor, s: Tensor) -> Tensor:
+        ctx.save_for_backward(difference, s)
+        return difference.view_as(difference)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = grads
+        difference, s = ctx.saved_tensors
+        if torch.is_grad_enabled():  # someone wants the derivative of this, in which s̄ is a constant and s is not
+            moving = (difference[:, 0].square().mean() + TINY**2).sqrt()
+            value = difference * (s / moving)
+            (answer,) = torch.autograd.grad(value, difference, gradient, create_graph=True)
+            return answer, None
+        along = (gradient * difference).sum() / (len(difference) * s * s)
+        if difference.shape[1] == 1:
+            return torch.addcmul(gradient, difference, along, value=-1), None
+        answer = gradient.clone()
+        answer[:, 0].addcmul_(difference[:, 0], along, value=-1)
+        return answer, None
 
 
 def floored(slopes: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, overload
 
 import torch
@@ -15,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from widemargin import norms
 from widemargin.optim.projections import first_constant_row, to_centred_unit_rows
 from widemargin.optim.rows import as_rows, check_layout, from_rows
 
@@ -162,12 +161,6 @@ def advance_(
     rows.mul_(stays).addcmul_(new, length.masked_fill_(stays, 1.0).reciprocal_())
 
 
-@cache
-def has_triton() -> bool:
-    """Whether kernels for GPUs can be written here; torch brings Triton along where it knows CUDA."""
-    return importlib.util.find_spec("triton") is not None
-
-
 def _can_be_fused(rows: Tensor, gradient: Tensor) -> bool:
     """Whether `fused` knows how to: rows of float32 that lie in one piece, short enough for the registers of a GPU."""
     return (
@@ -175,7 +168,7 @@ def _can_be_fused(rows: Tensor, gradient: Tensor) -> bool:
         and rows.dtype == gradient.dtype == torch.float32
         and 1 < rows.shape[1] <= _LONGEST_FUSED
         and rows.stride(1) == gradient.stride(1) == 1
-        and has_triton()
+        and norms.has_triton()
     )
 
 

@@ -15,6 +15,7 @@ scale-free one with its scale over the batch too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
+from widemargin.looking import looked_at
 from widemargin.losses.margin import MarginLoss
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
@@ -58,6 +60,7 @@ def margin_backward(
     *,
     scale: float | Tensor = 1.0,
     memory: int | None = None,
+    is_replayed: bool = False,
 ) -> Backward:
     """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, by the cheapest way that is exact.
 
@@ -74,28 +77,37 @@ def margin_backward(
         y: its labels.
         scale: a factor of the objective: of a GradScaler, or the share of this batch in one whose gradients add up.
         memory: at most so many bytes of gradients are kept at once, else it is two backwards; None: no limit.
+        is_replayed: a CUDA graph is, or will be, made of this call: launches will cost nothing.
     """
     if not isinstance(loss, MarginLoss):
         raise TypeError(f"loss is a {type(loss).__name__}, expected a MarginLoss")
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory is {memory!r}, expected None or a number of bytes >= 0")
     why_not = _never(places.unwrap(model), loss, memory)
-    if why_not is None:
-        with places.watch(model, loss.at, statistics=loss.statistics) as at:
-            scores = places.scores_of(model(x))
-        found = _split(model, loss, x, y, scores, at, memory)
-        if not isinstance(found, str):
-            graph, layouts = found
-            reason = f"{len(graph.uses)} layers, {graph.bytes() / 1e6:.3g} MB of gradients kept"
-            values, weights, kept = _first_pass(loss, scores, y, at, graph, scale)
-            _second_pass(graph, layouts, kept, weights)
-            return Backward(values=values, way="split", reason=reason)
-        why_not, values = found, loss.of(scores, y, at=at)
-    else:
+    if loss.probes is not None:  # its forward pass may be one of its own
         values = loss(model, x, y)
-    with torch.autocast(x.device.type, enabled=False):
-        (scale * values.mean()).backward()
-    return Backward(values=values.detach(), way="two", reason=why_not)
+        with torch.autocast(x.device.type, enabled=False):
+            (scale * values.mean()).backward()
+        return Backward(values=values.detach(), way="two", reason=str(why_not))
+    with places.watch(model, loss.at, statistics=loss.statistics) as at:
+        scores = places.scores_of(model(x))
+    with looked_at(scores, y) as look:
+        found = _split(model, loss, x, look.labels, scores, at, memory, is_replayed) if why_not is None else why_not
+        if isinstance(found, str):
+            values = loss.of(scores, look.labels, at=at)
+            look.answer()
+            with torch.autocast(x.device.type, enabled=False):
+                (scale * values.mean()).backward()
+            return Backward(values=values.detach(), way="two", reason=found)
+        graph, layouts = found
+        reason = f"{len(graph.uses)} layers, {graph.bytes() / 1e6:.3g} MB of gradients kept"
+        held = [use.hold() for use in graph.uses]
+        retain = any(one is None for one in held)
+        values, weights, kept = _first_pass(loss, scores, look.labels, at, graph, scale, retain)
+        give = _second_pass(graph, layouts, kept, weights, held)
+        look.answer()
+        give()
+    return Backward(values=values, way="split", reason=reason)
 
 
 def _never(model: nn.Module, loss: MarginLoss, memory: int | None) -> str | None:
@@ -118,7 +130,14 @@ def _never(model: nn.Module, loss: MarginLoss, memory: int | None) -> str | None
 
 
 def _split(
-    model: nn.Module, loss: MarginLoss, x: Tensor, y: Labels, scores: Tensor, at: At, memory: int | None
+    model: nn.Module,
+    loss: MarginLoss,
+    x: Tensor,
+    y: Labels,
+    scores: Tensor,
+    at: At,
+    memory: int | None,
+    is_replayed: bool,
 ) -> tuple[Graph, list[list[Layout]]] | str:
     """The graph of this pass and the layouts of its gradients, or why there is no split of it."""
     if not len(x):
@@ -150,7 +169,7 @@ def _split(
     if isinstance(chosen, int):
         shapes = [list(shape) for shape in graph.uses[chosen].shapes()]
         return f"gradients of shape {shapes} ({graph.uses[chosen].node.name()}) are not of {len(x)} samples"
-    if x.is_cuda and graph.bytes() < LEAST_ON_A_GPU and not torch.cuda.is_current_stream_capturing():
+    if x.is_cuda and graph.bytes() < LEAST_ON_A_GPU and not is_replayed:
         return f"{graph.bytes() / 1e6:.3g} MB of gradients, so little that launching the split would take longer"
     return graph, chosen
 
@@ -161,16 +180,16 @@ def _name(model: nn.Module, leaf: Tensor) -> str:
 
 
 def _first_pass(
-    loss: MarginLoss, scores: Tensor, y: Labels, at: At, graph: Graph, scale: float | Tensor
+    loss: MarginLoss, scores: Tensor, y: Labels, at: At, graph: Graph, scale: float | Tensor, retain: bool
 ) -> tuple[PerExample, PerExample, list[list[Tensor | None]]]:
     """The values of the loss, c_k, and what is kept at every use of `graph` of the gradients of d_k that arrive."""
     zeros = [at[name] for name in at]
     wanted: list[Any] = [*zeros, *(edge for use in graph.uses if not use.is_hooked for edge in use.edges)]
     with ExitStack() as stack, torch.autocast(scores.device.type, enabled=False):
         hooked = [stack.enter_context(use.keeping()) if use.is_hooked else None for use in graph.uses]
-        # Now, and not before: it looks at numbers, for which a GPU has to be waited for.
         d = differences(scores, y, classes=loss.classes, read_as=loss.scores)
-        found = iter(torch.autograd.grad(d.sum(), wanted, retain_graph=True, allow_unused=True))
+        ones = d.new_ones(()).expand_as(d)
+        found = iter(torch.autograd.grad(d, wanted, ones, retain_graph=retain, allow_unused=True))
     q, slopes = norms.dual(loss.p), {}
     for name, zero in zip(at, zeros):
         gradient = next(found)
@@ -181,22 +200,49 @@ def _first_pass(
     ]
     d = d.detach().requires_grad_()
     values = loss.penalize(Linearization(difference=d, slopes=slopes))
-    (weights,) = torch.autograd.grad(scale * values.mean(), d)
+    each = scale / len(values)
+    each = each.to(values).expand_as(values) if isinstance(each, Tensor) else torch.full_like(values, each)
+    (weights,) = torch.autograd.grad(values, d, each)
     return values.detach(), weights[:, 0], kept
 
 
 @torch.no_grad()
 def _second_pass(
-    graph: Graph, layouts: list[list[Layout]], kept: list[list[Tensor | None]], weights: PerExample
-) -> None:
-    """Scale what was kept by c_k, and add the gradients of the parameters to their `.grad`."""
+    graph: Graph, layouts: list[list[Layout]], kept: list[list[Tensor | None]], weights: PerExample, held: list[Any]
+) -> Callable[[], None]:
+    """Scale what was kept by c_k; what is returned adds the gradients of the parameters to their `.grad`."""
     sums: dict[int, tuple[Tensor, Tensor]] = {}
     kept.reverse()
+    held.reverse()
     with torch.autocast(weights.device.type, enabled=False):
-        for use, ways in zip(graph.uses, layouts, strict=True):
-            for leaf, gradient in use.parameter_gradients(kept.pop(), ways, weights):  # and it is kept no longer
+        for use, ways in zip(graph.uses, layouts, strict=True):  # what was kept and held is let go, use by use
+            for leaf, gradient in use.parameter_gradients(kept.pop(), ways, weights, held.pop()):
                 before = sums.get(id(leaf))
                 sums[id(leaf)] = (leaf, gradient if before is None else before[1] + gradient)
-    # Through autograd's own accumulation: hooks of DDP and of the user's are called, as by any backward pass.
-    leaves, totals = zip(*sums.values())
-    torch.autograd.backward(leaves, totals)
+    leaves = [leaf for leaf, _ in sums.values()]
+    totals = [total for _, total in sums.values()]
+
+    def give() -> None:
+        with torch.enable_grad():
+            _Given.apply(totals, *leaves).backward()
+
+    return give
+
+
+class _Given(torch.autograd.Function):
+    """Something of which the leaves have the gradients that it is given.
+
+    So they reach `.grad` through autograd's own accumulation: hooks of DDP and of the user's are called, as by any
+    backward pass. And since nobody else holds them by then, they are not copied on the way.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, totals: list[Tensor], *leaves: Tensor) -> Tensor:
+        ctx.totals = totals
+        return leaves[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:
+        totals = tuple(ctx.totals)
+        ctx.totals.clear()
+        return None, *totals

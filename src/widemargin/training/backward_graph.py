@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -91,37 +91,39 @@ class Use:
         finally:
             handle.remove()  # else node and hook would hold each other for ever
 
+    def hold(self) -> shortcuts.OfGradient | shortcuts.OfSums | None:
+        """What gives the gradients of the parameters without the node, which may let go of what it saved; or None."""
+        return shortcuts.of_sums(self.node) if self.is_summed else shortcuts.of_gradient(self.node, self.enters)
+
     def parameter_gradients(
-        self, kept: Sequence[Tensor | None], layouts: Sequence[Layout], weights: Tensor
+        self, kept: Sequence[Tensor | None], layouts: Sequence[Layout], weights: Tensor, held: Any
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(parameter, gradient) for every parameter that enters here, where sample k counts `weights[k]` times.
 
-        Nothing is computed for the activations, unless a parameter has other uses: autograd would go on from here to
-        those, so that the node is called by itself, and its gradient for the activations thrown away.
+        By what `hold` gave. Without it, nothing is computed for the activations either, unless a parameter has other
+        uses: autograd would go on from here to those, so that the node is called by itself, and its gradient for the
+        activations thrown away.
         """
         if not any(part is not None for part in kept):
             return
         if self.is_summed:
-            ds, db = kept
-            assert ds is not None
-            assert db is not None
-            answers = shortcuts.group_norm(self.node, ds, db, layouts[0].spread(weights))
-        elif self.node.name() == "ConvolutionBackward0" and 0 not in self.enters:
-            assert kept[0] is not None
-            answers = shortcuts.convolution(self.node, kept[0] * layouts[0].factors(weights, kept[0]), self.enters)
+            answers = held(*kept, layouts[0].spread(weights))
         else:
             scaled = {
                 output: gradient * layout.factors(weights, gradient)
                 for output, gradient, layout in zip(self.outputs, kept, layouts, strict=True)
                 if gradient is not None
             }
-            if self.is_alone:
+            if held is not None:
+                answers = held(scaled[0])
+            elif self.is_alone:
                 edges = [GradientEdge(self.node, output) for output in scaled]
                 yield from _gradients(edges, list(scaled.values()), self.leaves, retain_graph=False)
                 return
-            given = [scaled.get(output) for output in range(len(self.node._input_metadata))]
-            answer = self.node(*given)  # type: ignore[operator]  # nodes can be called, though their type hides it
-            answers = answer if isinstance(answer, tuple) else (answer,)
+            else:
+                given = [scaled.get(output) for output in range(len(self.node._input_metadata))]
+                answer = self.node(*given)  # type: ignore[operator]  # nodes can be called, though their type hides it
+                answers = answer if isinstance(answer, tuple) else (answer,)
         for number in self.enters:
             if (found := answers[number]) is not None:
                 yield from _below(*self.node.next_functions[number], found)
@@ -259,9 +261,9 @@ def _below(node: Node | None, output: int, gradient: Tensor) -> Iterator[tuple[T
     kind = _variable(node) if node.name() == _LEAF else node._input_metadata[output]
     if gradient.dtype != kind.dtype or tuple(gradient.shape) != tuple(kind.shape):
         gradient = gradient.sum_to_size(kind.shape).to(kind.dtype)  # as autograd itself does between nodes
-    if node.name() == "ToCopyBackward0":  # a weight under autocast
+    if node.name() in ("ToCopyBackward0", "TBackward0"):  # a weight under autocast, or of a linear layer
         before, number = node.next_functions[0]
-        yield from _below(before, number, gradient)
+        yield from _below(before, number, gradient.t() if node.name() == "TBackward0" else gradient)
     elif node.name() == _LEAF:
         yield _variable(node), gradient
     else:

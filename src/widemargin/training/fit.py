@@ -54,6 +54,7 @@ def fit(
     strategy: str = "auto",
     precision: str | None = None,
     memory: int | None = None,
+    graph: bool = True,
     tensorboard: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Fit:
@@ -90,6 +91,9 @@ def fit(
         precision: None for that of the weights, or "bf16-mixed".
         memory: bytes of gradients that `margin_backward`, by which a `MarginLoss` is trained, may keep: 0 for two
             backward passes, None for no limit.
+        graph: on a GPU, record the passes of a step as a CUDA graph and replay it (`training.graph`), where data are
+            tensors and the loss is of this package; `Fit.settings` says whether. False for a network whose Python does
+            something else from step to step.
         tensorboard: a folder for curves (extra `tensorboard`).
         progress: show a bar with the time left; by default on a terminal only.
     """
@@ -137,6 +141,7 @@ def fit(
         watch=watch,
         precision=precision,
         memory=memory,
+        graph=graph,
         tensorboard=tensorboard,
         progress=progress,
     )

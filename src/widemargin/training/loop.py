@@ -18,13 +18,16 @@ from widemargin.modes import evaluating
 from widemargin.progress import track
 from widemargin.training import checkpoint, parallel
 from widemargin.training.backward import margin_backward
+from widemargin.training.graph import Static, is_recording, last_scores
 from widemargin.training.history import Gauge, Row, call
+from widemargin.training.population.graph import why_not
 from widemargin.training.randomness import given_back, seed_all
 from widemargin.training.settings import describe
-from widemargin.training.sources import Batch, Place, source
+from widemargin.training.sources import Batch, InMemory, Place, source
 from widemargin.training.task import Outcome, Position, Task
 from widemargin.training.tensorboard import Board
 from widemargin.training.watch import Context, bad_row, stop_at_sample
+from widemargin.types import check_scores_and_labels
 
 
 def train(fabric: Any, task: Task) -> Outcome:
@@ -73,6 +76,11 @@ class _Run:
         self.parts = self._parts()
         self.board = Board(task.tensorboard if fabric.is_global_zero else None)
         self.settings = self._settings()
+        self.why_no_graph = self._why_no_graph()
+        self.static: Static | None = None
+        if self.why_no_graph is None:
+            trained = [p for p in model.parameters() if p.requires_grad]
+            self.static = Static(self._unlooked, trained, look=self._look_at_labels)
 
     def steps(self) -> Iterator[Batch]:
         """The batches that are left, with what is due between them."""
@@ -97,8 +105,7 @@ class _Run:
         seed_all(self.place.device, task.seed, "step", at.step, self.place.rank)
         for group, rate in zip(self.optimizer.param_groups, self.rates):
             group["lr"] = rate * self._factor()
-        self.optimizer.zero_grad()
-        totals = torch.stack(self._backward(batch))
+        totals = self._passes(batch)
         if self.place.processes > 1:
             totals = parallel.add_up(self.model, totals)
         at.alive = at.alive or any(bool(p.grad.any()) for p in self.model.parameters() if p.grad is not None)
@@ -108,8 +115,12 @@ class _Run:
         at.epoch_loss, at.epoch_seen = at.epoch_loss + loss_of_batch * batch.joint, at.epoch_seen + batch.joint
 
     def ways(self) -> dict[str, str]:
-        """In words, how the gradients of a margin loss were taken."""
-        return {"backward": "; ".join(self.at.backward.values())} if self.at.backward else {}
+        """In words, how the gradients of a margin loss were taken, and whether as a CUDA graph."""
+        ways = {"backward": "; ".join(self.at.backward.values())} if self.at.backward else {}
+        if self.place.device.type != "cuda":
+            return ways
+        why_not = self.why_no_graph if self.static is None else self.static.why_not
+        return ways | {"CUDA graph": f"no, since {why_not}" if why_not else "yes"}
 
     def save(self) -> None:
         """Write a checkpoint, if there is a folder for it."""
@@ -129,6 +140,48 @@ class _Run:
             self.optimizer.load_state_dict(state["optimizer"])
             self.at = Position(**state["at"])
 
+    def _passes(self, batch: Batch) -> Tensor:
+        """Both numbers of `_backward`, which a CUDA graph repeats where there can be one."""
+        if self.static is not None and not self.static.why_not:
+            found = self.static(batch.x, batch.y)
+            assert isinstance(found, Tensor)
+            if not self.static.is_recorded or bool(found[2]):
+                return found[:2]
+            seed_all(self.place.device, self.task.seed, "step", self.at.step, self.place.rank)  # and say what is wrong
+        self.optimizer.zero_grad()
+        return torch.stack(self._backward(batch))
+
+    def _unlooked(self, x: Tensor, y: Tensor) -> Tensor:
+        """Both numbers of `_backward`, and whether all is finite, for who can look at that later only."""
+        self.optimizer.zero_grad()
+        with last_scores(self.model) as scores:
+            objective, loss = self._backward(Batch(x=x, y=y, index=None, joint=len(y)))
+        self.scores = scores[-1]
+        fine = torch.isfinite(self.scores).all() & torch.isfinite(objective) & torch.isfinite(loss)
+        return torch.stack([objective, loss, fine])
+
+    def _look_at_labels(self) -> None:
+        """At all of them, once: in a graph nobody does."""
+        assert isinstance(self.source, InMemory)
+        scores = self.scores.new_zeros(()).expand(len(self.source.y), *self.scores.shape[1:])
+        check_scores_and_labels(scores, self.source.y)
+
+    def _why_no_graph(self) -> str | None:
+        """Why a step can't be recorded, or None where it is worth a try."""
+        task = self.task
+        if not task.graph:
+            return "graph is False"
+        if self.place.processes > 1:
+            return "there are several processes"
+        if not isinstance(self.source, InMemory):
+            return "the samples are not tensors, whose shapes and labels would be known"
+        for part in (task.loss, *task.regularizers):
+            if not type(part).__module__.startswith(("widemargin.losses", "widemargin.regularizers")):
+                return f"{describe(part)} is not of this package, and may wait for the device"
+        if getattr(task.loss, "needs_index", False):
+            return "the loss needs the positions of the samples"
+        return why_not(self.place.device)
+
     def _backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """This process's part of the objective and of the mean loss: both, and the gradients, add up over processes."""
         task, context = self.task, self._context()
@@ -147,7 +200,7 @@ class _Run:
             if penalty.ndim:
                 _check_shape(penalty, batch, "a regularizer", regularizer)
             objective = objective + (penalty.sum() / batch.joint if penalty.ndim else penalty / self.place.processes)
-        if task.watch is not None:
+        if task.watch is not None and not is_recording(self.place.device):
             for part in (values, *penalties):
                 task.watch.loss(part, batch, context)
         if not is_behind or objective.requires_grad:
@@ -159,7 +212,15 @@ class _Run:
         if type(self.task.loss) is not MarginLoss:
             return call(self.task.loss, self.model, batch.x, batch.y, batch.index), False
         share = len(batch.y) / batch.joint
-        done = margin_backward(self.model, self.task.loss, batch.x, batch.y, scale=share, memory=self.task.memory)
+        done = margin_backward(
+            self.model,
+            self.task.loss,
+            batch.x,
+            batch.y,
+            scale=share,
+            memory=self.task.memory,
+            is_replayed=self.static is not None and not self.static.why_not,
+        )
         self.at.backward.setdefault(done.way, repr(done))
         return done.values, True
 
@@ -212,7 +273,7 @@ class _Run:
         return parts
 
     def _settings(self) -> dict[str, str]:
-        apart = {"checkpoint", "checkpoint_every", "tensorboard", "progress"}  # where and how often, not what
+        apart = {"checkpoint", "checkpoint_every", "tensorboard", "progress", "graph"}  # where and how, not what
         names = [f.name for f in dataclasses.fields(self.task) if f.name not in apart]
         words = {name: describe(getattr(self.task, name)) for name in names}
         words["initial weights"] = describe(tuple(self.model.state_dict().values()))

@@ -76,13 +76,15 @@ def source(data: Any, *, batch_size: int, seed: int, place: Place) -> Source:
     found = batches(data, batch_size=batch_size, split="train").source
     if not isinstance(found, DataLoader):
         samples: Samples = found.samples  # type: ignore[attr-defined]
-        return _InMemory(samples, batch_size, seed, place)
+        return InMemory(samples, batch_size, seed, place)
     if isinstance(data, DataLoader) or isinstance(found.dataset, IterableDataset):
         return _Loader(found, seed, place)
     return _Indexed(found.dataset, batch_size, seed, place)
 
 
-class _InMemory(Source):
+class InMemory(Source):
+    """Tensors, on the device from the beginning."""
+
     def __init__(self, samples: Samples, batch_size: int, seed: int, place: Place) -> None:
         _check_shares(len(samples), batch_size, place.processes)
         self.x, self.y = place.move(samples.x, samples.y)
@@ -90,11 +92,13 @@ class _InMemory(Source):
         self.steps = -(-len(self.y) // batch_size)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
+        """The batches of epoch `number`, from batch `start` on."""
         for joint in order(len(self.y), number, self.seed).to(self.place.device).split(self.batch_size)[start:]:
             index = self.place.share(joint)
             yield Batch(x=self.x[index], y=self.y[index], index=index, joint=len(joint))
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
+        """At most `count` samples, always the same, and their positions."""
         index = _some(len(self.y), count, self.seed).to(self.place.device)
         return Samples(self.x[index], self.y[index]), index
 

@@ -38,6 +38,7 @@ class Task:
     watch: Watch | None
     precision: str | None
     memory: int | None
+    graph: bool
     tensorboard: str | os.PathLike[str] | None
     progress: bool | None
 
