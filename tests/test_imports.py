@@ -22,7 +22,9 @@ SOURCE = ROOT / "src" / "widemargin"
 LADDER: tuple[tuple[str, ...], ...] = (
     (
         "types",
+        "looking",
         "norms",
+        "norms_fused",
         "places",
         "along",
         "frozen_batchnorm",

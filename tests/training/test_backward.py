@@ -433,7 +433,7 @@ def test_a_gpu_is_not_waited_for_and_still_says_what_is_wrong(wrong: str, channe
     if channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x, y = torch.randn(6, 2, 6, 6).cuda(), torch.tensor([0, 1, 2, 0, 1, 2]).cuda()
-    loss = losses.MarginLoss()
+    loss = MarginLoss()
     margin_backward(network, loss, x, y, is_replayed=True)
     network.zero_grad()
     if wrong == "labels":
@@ -460,9 +460,9 @@ def test_a_network_of_known_layers_lets_go_of_what_it_saved(monkeypatch: pytest.
     norm = {True: nn.GroupNorm(2, 4), False: nn.LayerNorm([4, 4, 4])}
     for is_known, layer in norm.items():
         network = nn.Sequential(nn.Conv2d(2, 4, 3), layer, nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
-        margin_backward(network, losses.MarginLoss(), x, y)
+        margin_backward(network, MarginLoss(), x, y)
         given.clear()
         monkeypatch.setattr(torch.autograd, "grad", watched)
-        margin_backward(network, losses.MarginLoss(), x, y)
+        margin_backward(network, MarginLoss(), x, y)
         monkeypatch.undo()
         assert given[0] is not is_known
