@@ -15,7 +15,7 @@ scale-free one with its scale over the batch too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,8 +29,9 @@ from widemargin.losses.margin import MarginLoss
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
 from widemargin.places import At
+from widemargin.training import backward_shortcuts as shortcuts
 from widemargin.training.backward_check import Layouts, layouts_of
-from widemargin.training.backward_graph import Graph, Layout, graph_of
+from widemargin.training.backward_graph import Graph, Layout, Use, graph_of
 from widemargin.types import Labels, PerExample, is_binary
 
 LEAST_ON_A_GPU = 2**26
@@ -101,8 +102,8 @@ def margin_backward(
             return Backward(values=values.detach(), way="two", reason=found)
         graph, layouts = found
         reason = f"{len(graph.uses)} layers, {graph.bytes() / 1e6:.3g} MB of gradients kept"
-        held = [use.hold() for use in graph.uses]
-        retain = any(one is None for one in held)
+        held = [None if use.is_summed else use.hold() for use in graph.uses]
+        retain = any(one is None and not use.is_summed for one, use in zip(held, graph.uses))
         values, weights, kept = _first_pass(loss, scores, look.labels, at, graph, scale, retain)
         give = _second_pass(graph, layouts, kept, weights, held)
         look.answer()
@@ -212,13 +213,27 @@ def _second_pass(
 ) -> Callable[[], None]:
     """Scale what was kept by c_k; what is returned adds the gradients of the parameters to their `.grad`."""
     sums: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def add(found: Iterable[tuple[Tensor, Tensor]]) -> None:
+        for leaf, gradient in found:
+            before = sums.get(id(leaf))
+            sums[id(leaf)] = (leaf, gradient if before is None else before[1] + gradient)
+
+    together: dict[tuple[Layout, torch.dtype], list[tuple[Use, Tensor]]] = {}
     kept.reverse()
     held.reverse()
     with torch.autocast(weights.device.type, enabled=False):
         for use, ways in zip(graph.uses, layouts, strict=True):  # what was kept and held is let go, use by use
-            for leaf, gradient in use.parameter_gradients(kept.pop(), ways, weights, held.pop()):
-                before = sums.get(id(leaf))
-                sums[id(leaf)] = (leaf, gradient if before is None else before[1] + gradient)
+            gradients, way = kept.pop(), held.pop()
+            if not use.is_summed:
+                add(use.parameter_gradients(gradients, ways, weights, way))
+            elif gradients:
+                assert gradients[0] is not None
+                together.setdefault((ways[0], gradients[0].dtype), []).append((use, gradients[0]))
+        for (layout, _), group in together.items():
+            answers = shortcuts.group_norms([one for _, one in group], layout.spread(weights))
+            for (use, _), answer in zip(group, answers):
+                add(use.passed_on(answer))
     leaves = [leaf for leaf, _ in sums.values()]
     totals = [total for _, total in sums.values()]
 

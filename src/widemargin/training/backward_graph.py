@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -80,7 +80,7 @@ class Use:
             if gradient is None:
                 return None
             if self.is_summed:
-                kept.extend(shortcuts.group_norm_sums(self.node, gradient))
+                kept.append(shortcuts.group_norm_sums(self.node, gradient))
                 return None
             kept.append(gradient.contiguous(memory_format=torch.channels_last))  # once, for both passes
             return (kept[0], *arriving[1:])
@@ -91,12 +91,16 @@ class Use:
         finally:
             handle.remove()  # else node and hook would hold each other for ever
 
-    def hold(self) -> shortcuts.OfGradient | shortcuts.OfSums | None:
+    def hold(self) -> shortcuts.OfGradient | None:
         """What gives the gradients of the parameters without the node, which may let go of what it saved; or None."""
-        return shortcuts.of_sums(self.node) if self.is_summed else shortcuts.of_gradient(self.node, self.enters)
+        return shortcuts.of_gradient(self.node, self.enters)
 
     def parameter_gradients(
-        self, kept: Sequence[Tensor | None], layouts: Sequence[Layout], weights: Tensor, held: Any
+        self,
+        kept: Sequence[Tensor | None],
+        layouts: Sequence[Layout],
+        weights: Tensor,
+        held: shortcuts.OfGradient | None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(parameter, gradient) for every parameter that enters here, where sample k counts `weights[k]` times.
 
@@ -106,24 +110,25 @@ class Use:
         """
         if not any(part is not None for part in kept):
             return
-        if self.is_summed:
-            answers = held(*kept, layouts[0].spread(weights))
-        else:
-            scaled = {
-                output: gradient * layout.factors(weights, gradient)
-                for output, gradient, layout in zip(self.outputs, kept, layouts, strict=True)
-                if gradient is not None
-            }
-            if held is not None:
-                answers = held(scaled[0])
-            elif self.is_alone:
-                edges = [GradientEdge(self.node, output) for output in scaled]
-                yield from _gradients(edges, list(scaled.values()), self.leaves, retain_graph=False)
-                return
-            else:
-                given = [scaled.get(output) for output in range(len(self.node._input_metadata))]
-                answer = self.node(*given)  # type: ignore[operator]  # nodes can be called, though their type hides it
-                answers = answer if isinstance(answer, tuple) else (answer,)
+        if held is not None:
+            assert kept[0] is not None
+            yield from self.passed_on(held(kept[0], layouts[0].factors(weights, kept[0])))
+            return
+        scaled = {
+            output: gradient * layout.factors(weights, gradient)
+            for output, gradient, layout in zip(self.outputs, kept, layouts, strict=True)
+            if gradient is not None
+        }
+        if self.is_alone:
+            edges = [GradientEdge(self.node, output) for output in scaled]
+            yield from _gradients(edges, list(scaled.values()), self.leaves, retain_graph=False)
+            return
+        given = [scaled.get(output) for output in range(len(self.node._input_metadata))]
+        answer = self.node(*given)  # type: ignore[operator]  # nodes can be called, though their type hides it
+        yield from self.passed_on(answer if isinstance(answer, tuple) else (answer,))
+
+    def passed_on(self, answers: shortcuts.Answers) -> Iterator[tuple[Tensor, Tensor]]:
+        """(parameter, gradient), from the gradients of the node's inputs."""
         for number in self.enters:
             if (found := answers[number]) is not None:
                 yield from _below(*self.node.next_functions[number], found)

@@ -4,12 +4,10 @@ The engine of autograd takes longer to start than a convolution takes on a fast 
 here needs its node no more once the first pass is behind it, so that this pass may let go of what the node has saved:
 of a network of such layers as much memory is free by then as the gradients take that are kept.
 
-Of a group norm nothing has to be kept that is as large as an activation: with ds_kc = Σ g_k·x_k and db_kc = Σ g_k over
-the pixels of channel c of sample k, taken when the gradient g arrives,
+Of a group norm nothing has to be kept that is as large as an activation, but two sums over the pixels of every channel
+c of every sample k, taken when the gradient g arrives (the formula of torch's own kernel, before it adds up samples):
 
-    ∂γ_c = Σ_k c_k·(ds_kc − db_kc·mean_k)/std_k        ∂β_c = Σ_k c_k·db_kc
-
-which is the formula of torch's own kernel, with c_k inside.
+    ∂γ_c = Σ_k c_k·γ_kc        γ_kc = (Σ g·x − mean·Σ g)/std        ∂β_c = Σ_k c_k·β_kc        β_kc = Σ g
 """
 
 from __future__ import annotations
@@ -27,14 +25,13 @@ Node = Any
 Answers: TypeAlias = tuple[Tensor | None, ...]
 """The gradients of the inputs of a node, in their order."""
 
-OfGradient: TypeAlias = Callable[[Tensor], Answers]
-OfSums: TypeAlias = Callable[[Tensor, Tensor, Tensor], Answers]
+OfGradient: TypeAlias = Callable[[Tensor, Tensor], Answers]
 
 
 def of_gradient(node: Node, enters: tuple[int, ...]) -> OfGradient | None:
-    """What gives the answers of `node` that `enters` names, of the gradient that arrives; None: no shortcut is known.
+    """What gives the answers of `node` that `enters` names, of the gradient that arrives and the factors of its parts.
 
-    What it needs of the node it takes now.
+    What it needs of the node it takes now. None: no shortcut is known.
     """
     name = node.name()
     if name == "ConvolutionBackward0" and 0 not in enters:
@@ -46,11 +43,17 @@ def of_gradient(node: Node, enters: tuple[int, ...]) -> OfGradient | None:
 
 def _convolution(node: Node, enters: tuple[int, ...]) -> OfGradient:
     x, weight, bias = node._saved_input, node._saved_weight, node._saved_bias_sym_sizes_opt
+    puts_channels_last = _has_channels_last(weight)
     how = node._saved_stride, node._saved_padding, node._saved_dilation, node._saved_transposed
     more = node._saved_output_padding, node._saved_groups, [False, 1 in enters, 2 in enters]
 
-    def answers(gradient: Tensor) -> Answers:
-        found: Answers = torch.ops.aten.convolution_backward(gradient, x, weight, bias, *how, *more)
+    def answers(gradient: Tensor, factors: Tensor) -> Answers:
+        if puts_channels_last:  # at once with the product, and not by a copy of it
+            scaled = torch.empty_like(gradient, memory_format=torch.channels_last)
+            torch.mul(gradient, factors, out=scaled)
+        else:
+            scaled = gradient * factors
+        found: Answers = torch.ops.aten.convolution_backward(scaled, x, weight, bias, *how, *more)
         return found
 
     return answers
@@ -60,20 +63,23 @@ def _addmm(node: Node, enters: tuple[int, ...]) -> OfGradient:
     """Of bias + x @ weight."""
     x = node._saved_mat1 if 2 in enters else None
 
-    def answers(gradient: Tensor) -> Answers:
+    def answers(gradient: Tensor, factors: Tensor) -> Answers:
+        scaled = gradient * factors
         weight = None
         if x is not None:  # as torch does it: the transpose is laid out as the weight is
-            weight = (gradient.t() @ x).t()
-        return gradient if 0 in enters else None, None, weight
+            weight = (scaled.t() @ x).t()
+        return scaled if 0 in enters else None, None, weight
 
     return answers
 
 
 def is_channels_last(node: Node) -> bool:
-    """Whether a node is a convolution of images that puts channels last in memory: one that would copy its gradient."""
-    return node.name() == "ConvolutionBackward0" and any(
-        map(_has_channels_last, (node._saved_input, node._saved_weight))
-    )
+    """Whether a node is a convolution of images whose channels come last in memory: one that would copy its gradient.
+
+    Where only the kernel's do, the pass for the activations wants the gradient as it comes (torch lays it out as the
+    input, and then as the kernel), and `of_gradient` takes care of the other one.
+    """
+    return node.name() == "ConvolutionBackward0" and _has_channels_last(node._saved_input)
 
 
 def _has_channels_last(tensor: Tensor) -> bool:
@@ -89,29 +95,28 @@ def has_sums(node: Node, enters: tuple[int, ...]) -> bool:
     return len(kind.shape) > 2 and kind.dtype in (torch.float32, torch.float64)
 
 
-def group_norm_sums(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """ds and db of the gradient that arrives at a group norm, `[batch, channels]` each."""
-    x = node._saved_input
+def group_norm_sums(node: Node, gradient: Tensor) -> Tensor:
+    """(γ_kc, β_kc) of the gradient that arrives at a group norm, `[2, batch, channels]`."""
+    x, mean, rstd = node._saved_input, node._saved_result1, node._saved_result2  # the last two [batch, groups]
     if _is_for_kernel(gradient, x):
         from widemargin.training import backward_kernels
 
-        return backward_kernels.sums(gradient, x)
+        return backward_kernels.sums(gradient, x, mean, rstd)
     pixels = list(range(2, gradient.ndim))
-    return (gradient * x).sum(pixels), gradient.sum(pixels)
+    beta = gradient.sum(pixels)
+    by_group = (*mean.shape, -1)
+    gamma = (gradient * x).sum(pixels).view(by_group) - beta.view(by_group) * mean.unsqueeze(2)
+    return torch.stack([(gamma * rstd.unsqueeze(2)).view_as(beta), beta])
 
 
-def of_sums(node: Node) -> OfSums:
-    """What gives the answers of a group norm of (ds, db, weights), where sample k counts `weights[k]` times."""
-    mean, rstd = node._saved_result1, node._saved_result2  # [batch, groups]
-    mean, rstd = mean.view(*mean.shape, 1), rstd.view(*rstd.shape, 1)
+def group_norms(sums: list[Tensor], weights: Tensor) -> list[Answers]:
+    """The gradients of (input, γ, β) of group norms, without the first, of their `group_norm_sums` on one batch.
 
-    def answers(ds: Tensor, db: Tensor, weights: Tensor) -> Answers:
-        each = weights.to(ds.dtype).view(-1, 1, 1)
-        ds, db = ds.view(*rstd.shape[:2], -1), db.view(*rstd.shape[:2], -1)
-        gamma = (torch.addcmul(ds, db, mean, value=-1) * (rstd * each)).sum(0)
-        return None, gamma.view(-1), (db * each).sum(0).view(-1)  # no matrix product: those may run as TF32
-
-    return answers
+    Of all of them at once: each by itself would take a GPU longer to launch than to compute.
+    """
+    each = weights.to(sums[0].dtype).view(1, -1, 1)
+    both = (torch.cat(sums, dim=2) * each).sum(1)  # no matrix product: those may run as TF32
+    return [(None, *part.unbind()) for part in both.split([one.shape[2] for one in sums], dim=1)]
 
 
 def _is_for_kernel(gradient: Tensor, x: Tensor) -> bool:
