@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from widemargin.bench import Settings, run
-from widemargin.bench.cases import ALL, CNN, ESTIMATED, JACOBIAN, STRONGEST, Case, cases
+from widemargin.bench.cases import ALL, CNN, ESTIMATED, GRAPHS, JACOBIAN, STRONGEST, Case, cases
 from widemargin.bench.rows import measured
 from widemargin.bench.timing import in_turns, ratios
 from widemargin.bench.ways import Ways
@@ -88,7 +88,7 @@ def test_places_and_ways_of_every_row_are_known(device: str) -> None:
     rows = list(cases(Settings(device=device)))
     assert len({case.label for case in rows}) == len(rows)
     known = {*STRONGEST, *ALL, *ESTIMATED, *JACOBIAN, "cross-entropy"}
-    known |= {"a backward per place and class", "cross-entropy, CUDA graph", "margin_backward, CUDA graph"}
+    known |= {"a backward per place and class", *GRAPHS}
     for case in rows:
         assert {case.base, *case.ways} <= known
         assert len(case.ways) > 0

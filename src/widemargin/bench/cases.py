@@ -26,7 +26,7 @@ STRONGEST = (
 )
 ALL = ("all classes", "all classes, one by one")
 ESTIMATED = ("all classes estimated, m = 3", "class chosen by a probe")
-GRAPHS = ("cross-entropy, CUDA graph", "margin_backward, CUDA graph")
+GRAPHS = ("cross-entropy, CUDA graph", "margin_backward, CUDA graph", "with cross-entropy, CUDA graph")
 JACOBIAN = ("Jacobian regularizer", "Jacobian regularizer, a backward per class")
 
 
@@ -55,7 +55,8 @@ class Case:
 def cases(settings: Settings) -> Iterator[Case]:
     """All rows, cheapest questions first: the steps, the regularizer, then how they scale."""
     on_gpu = settings.on_gpu
-    every, group = STRONGEST + ALL + ESTIMATED, ("a backward per place and class",)
+    graphs = GRAPHS if on_gpu else ()
+    every, group = STRONGEST + graphs + ALL + ESTIMATED, ("a backward per place and class",)
     small: dict[str, Any] = {} if on_gpu else {"depth": 10, "widen": 1}
     yield Case(
         label="MNIST CNN",
@@ -63,7 +64,7 @@ def cases(settings: Settings) -> Iterator[Case]:
         shape=(1, 28, 28),
         places=CNN,
         batch=128 if on_gpu else 16,
-        ways=every + group + (GRAPHS if on_gpu else ()),
+        ways=every + group,
     )
     for precision in ("fp32", "bf16") if on_gpu else ("fp32",):
         for norm, name in (("GroupNorm", "wrn-28-10-gn"), ("BatchNorm", "wrn-28-10")):
@@ -86,7 +87,7 @@ def cases(settings: Settings) -> Iterator[Case]:
             places=VIT,
             batch=64 if on_gpu else 4,
             precision=precision,
-            ways=STRONGEST + ESTIMATED,
+            ways=STRONGEST + graphs + ESTIMATED,
         )
     yield from _jacobian(on_gpu)
     if on_gpu:
@@ -99,7 +100,7 @@ def cases(settings: Settings) -> Iterator[Case]:
             places=INCEPTION,
             batch=64,
             precision="bf16",
-            ways=STRONGEST + ESTIMATED,
+            ways=STRONGEST + graphs + ESTIMATED,
         )
     yield from _scaling(on_gpu, small)
 

@@ -68,12 +68,14 @@ def shown(row: dict[str, Any]) -> Table:
     """A row of the benchmark as a table."""
     rows = table(f"{row['label']}, batch {row['batch']}")
     rows.add_column("way")
-    for name in ("ms", "ratio", "peak"):
+    for name in ("ms", "ratio", "of graphs", "peak"):
         rows.add_column(name, justify="right")
+    graphs = row.get("ratio of graphs", {})
     for name, took in row.get("milliseconds", {}).items():
         peaks = row.get("peak ratio", {})
         peak = f"{peaks[name]:.3f}" if name in peaks else ""
-        rows.add_row(text(name), f"{took:.2f}", f"{row['ratio'][name]:.3f}", peak)
+        graph = f"{graphs[name]:.3f}" if name in graphs else ""
+        rows.add_row(text(name), f"{took:.2f}", f"{row['ratio'][name]:.3f}", graph, peak)
     for name, reason in row["failed"].items():
-        rows.add_row(text(f"{name}: {reason}"), "–", "–", "")
+        rows.add_row(text(f"{name}: {reason}"), "–", "–", "", "")
     return rows
