@@ -1,14 +1,15 @@
 """A forward pass that carries the derivatives along directions at the input with it: forward-mode differentiation.
 
 `At.along` finds the same derivatives after an ordinary forward pass, by one backward pass more than is needed here.
-Each direction costs about one forward pass; the scores and their graph come with it. What the directions pass through
-is kept until the pass ends: with m of them 1 + m times the activations.
+Each direction costs about one forward pass; the scores and their graph come with it. The derivatives themselves are
+constants for the gradient, and nothing is kept of what they pass through, from one linear layer or norm to the next.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -23,8 +24,6 @@ from torch.overrides import TorchFunctionMode
 from widemargin import places
 from widemargin.along import pushed
 from widemargin.places import INPUT, At
-
-_LINEAR: set[Any] = {torch.conv1d, torch.conv2d, torch.conv3d, F.linear}
 
 _refused: WeakSet[nn.Module] = WeakSet()
 
@@ -46,7 +45,7 @@ def run(model: nn.Module, x: Tensor, directions: Tensor) -> tuple[Tensor, At] | 
         return along
 
     try:
-        with warnings.catch_warnings(), _WeightsAreConstants(), sdpa_kernel(SDPBackend.MATH):  # fused has no rule
+        with warnings.catch_warnings(), _Rules(), sdpa_kernel(SDPBackend.MATH):  # fused has no rule
             warnings.filterwarnings("error", message=".*performance drop")  # a loop, operation by operation
             warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own
             along = vmap(push, randomness="same")(directions.to(x.dtype))
@@ -69,23 +68,102 @@ def is_plain(model: nn.Module, x: Tensor) -> bool:
     )
 
 
-class _WeightsAreConstants(TorchFunctionMode):
-    """Convolutions and linear layers without the product of their input with the derivative of their weights.
-
-    That derivative is 0, but torch takes the product all the same: a third convolution where two are needed.
-    """
+class _Rules(TorchFunctionMode):
+    """Layers whose derivative along a direction is known better than torch knows it, and needs no graph."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _LINEAR and len(args) >= 3:
-            x, weight, bias, *rest = args
-            value, along = forward_ad.unpack_dual(x)
+        rule = _RULES.get(func)
+        if rule is not None:
+            named = {**dict(zip(_NAMES[func], args)), **kwargs}
+            value, along = forward_ad.unpack_dual(named.pop("input"))
             if along is not None:
-                there = func(value, weight, bias, *rest, **kwargs)
-                return forward_ad.make_dual(there, func(along, weight, None, *rest, **kwargs))
+                found = rule(func, value, along, **named)
+                if found is not None:
+                    return forward_ad.make_dual(*found)
         return func(*args, **kwargs)
+
+
+def _linear(
+    func: Callable[..., Tensor], value: Tensor, along: Tensor, weight: Tensor, bias: Tensor | None = None, **how: Any
+) -> tuple[Tensor, Tensor]:
+    """Without the product of the input with the derivative of the weights.
+
+    That derivative is 0, but torch takes the product all the same: a third convolution where two are needed.
+    """
+    with torch.no_grad():
+        moved = func(along, weight, None, **how)
+    return func(value, weight, bias, **how), moved
+
+
+def _group_norm(
+    _: Callable[..., Tensor],
+    value: Tensor,
+    along: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor] | None:
+    """The derivative of x ↦ (x − mean)/std is a symmetric matrix: the kernel of the backward pass applies it too."""
+    if value.ndim < 2:
+        return None
+    value, along = _as_autocast_does(value).contiguous(), _as_autocast_does(along).contiguous()
+    batch, channels = value.shape[:2]
+    sizes = batch, channels, math.prod(value.shape[2:]), num_groups
+    out, mean, rstd = torch.ops.aten.native_group_norm(value, weight, bias, *sizes, eps)
+    with torch.no_grad():
+        (moved, *_rest) = torch.ops.aten.native_group_norm_backward(
+            along, value, mean, rstd, None, *sizes, [True, False, False]
+        )
+        if weight is not None:
+            moved = moved * weight.view(-1, *[1] * (value.ndim - 2))
+    return out, moved
+
+
+def _layer_norm(
+    _: Callable[..., Tensor],
+    value: Tensor,
+    along: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    """As `_group_norm`."""
+    value, along = _as_autocast_does(value).contiguous(), _as_autocast_does(along).contiguous()
+    shape = list(normalized_shape)
+    out, mean, rstd = torch.ops.aten.native_layer_norm(value, shape, weight, bias, eps)
+    with torch.no_grad():
+        (moved, *_rest) = torch.ops.aten.native_layer_norm_backward(
+            along, value, shape, mean, rstd, None, None, [True, False, False]
+        )
+        moved = moved if weight is None else moved * weight
+    return out, moved
+
+
+def _as_autocast_does(tensor: Tensor) -> Tensor:
+    """Norms are taken in float32 on a GPU, where everything else may be in half precision."""
+    kind = tensor.device.type
+    half = tensor.dtype in (torch.bfloat16, torch.float16)
+    return tensor.float() if half and kind == "cuda" and torch.is_autocast_enabled(kind) else tensor
+
+
+_RULES: dict[Any, Callable[..., tuple[Tensor, Tensor] | None]] = {
+    **dict.fromkeys((torch.conv1d, torch.conv2d, torch.conv3d, F.linear), _linear),
+    F.group_norm: _group_norm,
+    F.layer_norm: _layer_norm,
+}
+_CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_NAMES: dict[Any, tuple[str, ...]] = {
+    **dict.fromkeys((torch.conv1d, torch.conv2d, torch.conv3d), _CONVOLUTION),
+    F.linear: ("input", "weight", "bias"),
+    F.group_norm: ("input", "num_groups", "weight", "bias", "eps"),
+    F.layer_norm: ("input", "normalized_shape", "weight", "bias", "eps"),
+}
+"""The names of their arguments, in their order."""
 
 
 class _Along(At):

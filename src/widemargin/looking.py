@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
-from widemargin.types import Labels, Scores, check_finite, check_scores_and_labels, is_binary, unlooked
+from widemargin.types import check_finite, check_scores_and_labels, is_binary, unlooked
 
 
 @contextmanager
-def looked_at(scores: Scores, labels: Labels) -> Iterator[Looked]:
+def looked_at(scores: Tensor, labels: Tensor) -> Iterator[Looked]:
     """Inside the `with` block, values of scores and labels are not looked at: `Looked.answer` says what was found."""
     found = Looked(scores, labels)
     with unlooked():
@@ -26,33 +27,42 @@ class Looked:
     is recorded, nothing is different.
     """
 
-    def __init__(self, scores: Scores, labels: Labels) -> None:
+    def __init__(self, scores: Tensor, labels: Tensor) -> None:
         self._scores, self._given = scores.detach(), labels
         self.labels = labels
+        self._wrong: Tensor | None = None
         self._event: torch.cuda.Event | None = None
         with unlooked():
             check_scores_and_labels(scores, labels)
         if labels.is_cuda and torch.cuda.is_current_stream_capturing():
             return
-        if not labels.is_cuda or is_binary(scores) or labels.is_floating_point() or labels.dtype == torch.bool:
+        if not is_slow(labels) or is_binary(scores) or labels.is_floating_point() or labels.dtype == torch.bool:
             self._raise()
             return
         self.labels = labels.clamp(0, scores.shape[1] - 1)
         # Of a sum of numbers, one that is not finite makes it so; and one that overflows is looked at more closely.
         wrong = (self.labels != labels).any() | ~torch.isfinite(self._scores.sum(dtype=torch.float32))
-        self._wrong = torch.empty((), dtype=torch.bool, pin_memory=True)
+        self._wrong = torch.empty((), dtype=torch.bool, pin_memory=labels.is_cuda)
         self._wrong.copy_(wrong, non_blocking=True)
-        self._event = torch.cuda.Event()
-        self._event.record()
+        if labels.is_cuda:
+            self._event = torch.cuda.Event()
+            self._event.record()
 
     def answer(self) -> None:
         """Raise what `check_scores_and_labels` and `check_finite` would have, once that is known."""
+        if self._wrong is None:
+            return
         if self._event is not None:
             self._event.synchronize()
-            self._event = None
-            if bool(self._wrong):
-                self._raise()
+        if bool(self._wrong):
+            self._raise()
 
     def _raise(self) -> None:
-        check_scores_and_labels(self._scores, self._given)
-        check_finite(self._scores, "scores")
+        with unlooked(False):
+            check_scores_and_labels(self._scores, self._given)
+            check_finite(self._scores, "scores")
+
+
+def is_slow(labels: Tensor) -> bool:
+    """Whether an answer about `labels` would have to be waited for."""
+    return labels.is_cuda

@@ -86,9 +86,9 @@ _SKIPS: ContextVar[bool] = ContextVar("skips", default=False)
 
 
 @contextmanager
-def unlooked() -> Iterator[None]:
-    """Inside the `with` block the checks look at shapes and kinds alone, and not at numbers."""
-    before = _SKIPS.set(True)
+def unlooked(is_so: bool = True) -> Iterator[None]:
+    """Inside the `with` block the checks look at shapes and kinds alone and not at numbers; or, again, at those too."""
+    before = _SKIPS.set(is_so)
     try:
         yield
     finally:

@@ -40,6 +40,9 @@ FORMS = {
     "l_inf": MarginLoss(penalty=Hinge(gamma=1.0), p=float("inf")),
     "places": MarginLoss(penalty=Hinge(gamma=(6.0, 0.2, 5.0)), at=("input", "fc1", "output")),
     "a late place": MarginLoss(at=("fc1",)),
+    "chosen by a probe": MarginLoss(penalty=Hinge(gamma=6.0), classes="all", probes=1),
+    "chosen by a probe, printed": MarginLoss(penalty=Hinge(gamma=6.0), classes="all", probes=2, stabilize=None),
+    "chosen by a probe at a late place": MarginLoss(penalty=Hinge(gamma=6.0), classes="all", probes=1, at=("fc1",)),
 }
 
 REASONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -47,7 +50,7 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "second order": ({"second_order": True}, "second_order=True"),
     "two classes": ({"classes": 2}, "takes 2 classes"),
     "all classes": ({"classes": "all"}, "takes 3 classes"),
-    "probes": ({"classes": "all", "probes": 3}, "estimated by random directions"),
+    "probes": ({"classes": "all", "probes": 3, "aggregate": "sum"}, "estimated by random directions"),
 }
 
 ALONE = {  # of NETWORKS, in training mode: why not the split

@@ -7,11 +7,9 @@ losses do, written again from their description, a backward pass for every place
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from widemargin import places
 from widemargin.bench.cases import Case
@@ -47,8 +45,8 @@ class Ways:
             "all classes": lambda: self._ours(name, every),
             "all classes, one by one": lambda: self._plain(lambda: self._one_by_one(every)),
             "a backward per place and class": lambda: self._plain(lambda: self._per_place(every)),
-            "all classes estimated, m = 3": lambda: self._estimated(name, self._probed(aggregate="sum", probes=3)),
-            "class chosen by a probe": lambda: self._estimated(name, self._probed(probes=1)),
+            "all classes estimated, m = 3": lambda: self._ours(name, self._probed(aggregate="sum", probes=3)),
+            "class chosen by a probe": lambda: self._ours(name, self._probed(probes=1)),
             "Jacobian regularizer": lambda: self._plain(self._jacobian),
             "Jacobian regularizer, a backward per class": lambda: self._plain(self._jacobian_per_class),
             "cross-entropy, CUDA graph": lambda: self._recorded(self._cross_entropy),
@@ -81,21 +79,13 @@ class Ways:
 
         return step
 
-    def _plain(
-        self, values: Callable[[], Tensor], around: Callable[[], AbstractContextManager[object]] = nullcontext
-    ) -> Step:
+    def _plain(self, values: Callable[[], Tensor]) -> Step:
         def step() -> None:
-            with self._cast(), around():
+            with self._cast():
                 value = values().mean()
             value.backward()
 
         return step
-
-    def _estimated(self, name: str, loss: MarginLoss) -> Step:
-        if self.case.network != "vit-s":
-            return self._plain(lambda: loss(self.network, self.x, self.y))
-        self.said[name] = "attention in plain operations: the fused ones have no second derivative"
-        return self._plain(lambda: loss(self.network, self.x, self.y), lambda: sdpa_kernel(SDPBackend.MATH))
 
     def _per_place(self, loss: MarginLoss) -> Tensor:
         with places.watch(self.network, loss.at, statistics=loss.statistics) as at:

@@ -17,7 +17,7 @@ from widemargin.margins import probes
 from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.output import Classes, Reading, differences
 from widemargin.places import At, BatchStatistics
-from widemargin.types import Labels, PerExample, Scores, is_binary
+from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,15 +94,21 @@ class MarginLoss:
 
         `directions` are those of `probes`, `[probes, batch, ...]` at every place, instead of drawn ones.
         """
+        scores, at, directions = self.forward(model, x, directions=directions)
+        return self.of(scores, y, at=at, directions=directions)
+
+    def forward(
+        self, model: nn.Module, x: Tensor, *, directions: Mapping[str, Tensor] | None = None
+    ) -> tuple[Scores, At, Mapping[str, Tensor] | None]:
+        """The forward pass of the loss: scores, what watched them, and the directions that it carried along, if any."""
         if self.probes is not None and self.at == (places.INPUT,):
             u = torch.randn(self.probes, *x.shape, device=x.device) if directions is None else directions[places.INPUT]
             directions = {places.INPUT: u}
             if (found := forward_mode.run(model, x, u)) is not None:
-                scores, along = found
-                return self.of(scores, y, at=along, directions=directions)
+                return *found, directions
         with places.watch(model, self.at, statistics=self.statistics) as at:
             scores = places.scores_of(model(x))
-        return self.of(scores, y, at=at, directions=directions)
+        return scores, at, directions
 
     def of(self, scores: Scores, y: Labels, *, at: At, directions: Mapping[str, Tensor] | None = None) -> PerExample:
         """The loss of every sample, given `scores` from a forward pass inside `places.watch(model, loss.at) as at`."""
@@ -126,16 +132,22 @@ class MarginLoss:
 
     def _probed(self, scores: Tensor, y: Tensor, at: At, directions: Mapping[str, Tensor]) -> Linearization:
         difference = differences(scores, y, classes=self.classes, read_as=self.scores)
+        if self.aggregate == "max":
+            return choose(difference, self.chosen(difference, at, directions), at=at)
         slopes = probes.probed(difference, at=at, directions=directions)
-        if self.aggregate == "sum":
-            factor = probes.correction(len(directions[self.at[0]]))
-            return Linearization(difference=difference, slopes={name: s / factor for name, s in slopes.items()})
-        d = difference.detach()
-        chosen = {
+        factor = probes.correction(len(directions[self.at[0]]))
+        return Linearization(difference=difference, slopes={name: s / factor for name, s in slopes.items()})
+
+    def chosen(self, difference: PerClass, at: At, directions: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+        """At every place the column of `difference`, `[batch, 1]`, whose penalty `probes` take for the largest."""
+        assert self.probes is not None
+        if directions is None:
+            directions = probes.draw(at, self.probes)
+        slopes, d = probes.probed(difference, at=at, directions=directions), difference.detach()
+        return {
             name: self.penalty(d / slope.clamp_min(torch.finfo(d.dtype).tiny), place).argmax(dim=1, keepdim=True)
             for place, (name, slope) in enumerate(slopes.items())
         }
-        return choose(difference, chosen, at=at)
 
     def _check_probes(self, count: int) -> None:
         probes.check_probes(count, least=2 if self.aggregate == "sum" else 1)
@@ -151,7 +163,9 @@ class MarginLoss:
         return self._aggregate(lines.beside(slopes, lines.difference) / (self.epsilon + slopes)).sum(dim=0)
 
     def _scale_free(self, lines: Linearization) -> Tensor:
-        difference, scale = scale_free.without_scale(lines.difference)
+        # Of the classes that count: the strongest one, or at the first place the chosen one.
+        leading = None if lines.chosen is None else lines.of(self.at[0], lines.difference)
+        difference, scale = scale_free.without_scale(lines.difference, leading)
         if self.second_order:
             difference = lines.difference  # with its denominator in the graph, a margin does not move the scale
         slopes = lines.stacked()

@@ -6,8 +6,8 @@ it. (b) The true margin (f_y − f_i)/‖∇(f_y − f_i)‖ does not change whe
 constant denominator has a component along the scale. Wherever γ is out of reach that component never ends, and the
 scores inflate until the network blows up.
 
-With d = f_y − f_i, s² the mean of d² of the strongest class over the batch, n the denominators at one place, and a bar
-for "constant in the gradient":
+With d = f_y − f_i, s² the mean of d² of the strongest class (or of the chosen one) over the batch, n the denominators
+at one place, and a bar for "constant in the gradient":
 
     d ← d·(s̄/s)                        (b) the same value; the gradient no longer moves the scale of the scores
     n ← max(n, 0.1·median n)                no single flat sample takes the whole gradient
@@ -34,13 +34,16 @@ FLOOR = 0.1
 TINY = 1e-6
 
 
-def without_scale(difference: Tensor) -> tuple[Tensor, Tensor]:
-    """`difference` [batch, others] with the same values and a gradient that does not scale the scores; and s̄."""
-    square = joint.mean(difference[:, 0].square())
+def without_scale(difference: Tensor, leading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """`difference` [batch, others] with the same values and a gradient that does not scale the scores; and s̄.
+
+    s is that of the first column, or of `leading` [batch, 1].
+    """
+    square = joint.mean((difference if leading is None else leading)[:, 0].square())
     s = (square + TINY**2).sqrt()  # TINY: a zero-initialised last layer has s = 0
     if joint.count(difference) < SMALLEST_BATCH:
         return difference, s.detach()
-    if joint.processes() > 1:
+    if joint.processes() > 1 or leading is not None:
         return difference * (s.detach() / s), s.detach()
     return _WithoutScale.apply(difference, s.detach()), s.detach()
 

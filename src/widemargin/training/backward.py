@@ -32,7 +32,7 @@ from widemargin.places import At
 from widemargin.training import backward_shortcuts as shortcuts
 from widemargin.training.backward_check import Layouts, layouts_of
 from widemargin.training.backward_graph import Graph, Layout, Use, graph_of
-from widemargin.types import Labels, PerExample, is_binary
+from widemargin.types import Labels, PerClass, PerExample, is_binary
 
 LEAST_ON_A_GPU = 2**26
 """Bytes to keep below which a GPU waits for its launches, of which the split has more than two backwards.
@@ -85,17 +85,11 @@ def margin_backward(
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory is {memory!r}, expected None or a number of bytes >= 0")
     why_not = _never(places.unwrap(model), loss, memory)
-    if loss.probes is not None:  # its forward pass may be one of its own
-        values = loss(model, x, y)
-        with torch.autocast(x.device.type, enabled=False):
-            (scale * values.mean()).backward()
-        return Backward(values=values.detach(), way="two", reason=str(why_not))
-    with places.watch(model, loss.at, statistics=loss.statistics) as at:
-        scores = places.scores_of(model(x))
+    scores, at, directions = loss.forward(model, x)
     with looked_at(scores, y) as look:
         found = _split(model, loss, x, look.labels, scores, at, memory, is_replayed) if why_not is None else why_not
         if isinstance(found, str):
-            values = loss.of(scores, look.labels, at=at)
+            values = loss.of(scores, look.labels, at=at, directions=directions)
             look.answer()
             with torch.autocast(x.device.type, enabled=False):
                 (scale * values.mean()).backward()
@@ -104,7 +98,11 @@ def margin_backward(
         reason = f"{len(graph.uses)} layers, {graph.bytes() / 1e6:.3g} MB of gradients kept"
         held = [None if use.is_summed else use.hold() for use in graph.uses]
         retain = any(one is None and not use.is_summed for one, use in zip(held, graph.uses))
-        values, weights, kept = _first_pass(loss, scores, look.labels, at, graph, scale, retain)
+        with torch.autocast(x.device.type, enabled=False):
+            d = differences(scores, look.labels, classes=loss.classes, read_as=loss.scores)
+            if loss.probes is not None:
+                d = d.gather(1, loss.chosen(d, at, directions)[loss.at[0]])
+        values, weights, kept = _first_pass(loss, d, at, graph, scale, retain)
         give = _second_pass(graph, layouts, kept, weights, held)
         look.answer()
         give()
@@ -117,7 +115,7 @@ def _never(model: nn.Module, loss: MarginLoss, memory: int | None) -> str | None
         return "the loss has a cross-entropy term, a second direction at the scores"
     if loss.second_order:
         return "the loss has second_order=True, its denominators depend on the weights"
-    if loss.probes is not None:
+    if loss.probes is not None and (loss.aggregate == "sum" or len(loss.at) > 1):
         return "the loss takes several classes, estimated by random directions"
     if memory == 0:
         return "memory=0"
@@ -143,8 +141,8 @@ def _split(
     """The graph of this pass and the layouts of its gradients, or why there is no split of it."""
     if not len(x):
         return "the batch is empty"
-    others = 1 if is_binary(scores) else scores.shape[1] - 1
-    if (count := others if loss.classes == "all" else loss.classes) > 1:
+    others = 1 if is_binary(scores) or loss.probes is not None else scores.shape[1] - 1
+    if (count := others if loss.classes == "all" else min(loss.classes, others)) > 1:
         return f"the loss takes {count} classes, each a direction at the scores"
     if scores.grad_fn is None:
         return "the scores have no gradient"
@@ -181,21 +179,20 @@ def _name(model: nn.Module, leaf: Tensor) -> str:
 
 
 def _first_pass(
-    loss: MarginLoss, scores: Tensor, y: Labels, at: At, graph: Graph, scale: float | Tensor, retain: bool
+    loss: MarginLoss, d: PerClass, at: At, graph: Graph, scale: float | Tensor, retain: bool
 ) -> tuple[PerExample, PerExample, list[list[Tensor | None]]]:
     """The values of the loss, c_k, and what is kept at every use of `graph` of the gradients of d_k that arrive."""
     zeros = [at[name] for name in at]
     wanted: list[Any] = [*zeros, *(edge for use in graph.uses if not use.is_hooked for edge in use.edges)]
-    with ExitStack() as stack, torch.autocast(scores.device.type, enabled=False):
+    with ExitStack() as stack, torch.autocast(d.device.type, enabled=False):
         hooked = [stack.enter_context(use.keeping()) if use.is_hooked else None for use in graph.uses]
-        d = differences(scores, y, classes=loss.classes, read_as=loss.scores)
         ones = d.new_ones(()).expand_as(d)
         found = iter(torch.autograd.grad(d, wanted, ones, retain_graph=retain, allow_unused=True))
     q, slopes = norms.dual(loss.p), {}
     for name, zero in zip(at, zeros):
         gradient = next(found)
         gradient = torch.zeros_like(zero) if gradient is None else gradient
-        slopes[name] = slope_at(name, gradient, q=q, samples=len(scores))[:, None]
+        slopes[name] = slope_at(name, gradient, q=q, samples=len(d))[:, None]
     kept: list[list[Tensor | None]] = [
         [next(found) for _ in use.outputs] if own is None else [*own] for use, own in zip(graph.uses, hooked)
     ]

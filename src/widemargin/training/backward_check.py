@@ -78,7 +78,7 @@ def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> L
     few = graph_of(scores, list(at.values()))
     if few.names != graph.names or len(few.uses) != len(graph.uses):
         return f"the graph of {len(x)} samples on trial is another one"
-    difference = differences(scores, y, classes=loss.classes, read_as=loss.scores)
+    difference = differences(scores, y, classes=1, read_as=loss.scores)
     edges = [edge for use in few.uses for edge in use.edges]
     weights = torch.tensor(WEIGHTS[: len(x)], device=x.device, dtype=difference.dtype)
     with _runs(network) as ran, torch.autocast(x.device.type, enabled=False):

@@ -22,6 +22,7 @@ from torch.autograd.graph import GradientEdge, Node
 from widemargin.training import backward_shortcuts as shortcuts
 
 _LEAF = "torch::autograd::AccumulateGrad"
+_NOTHING = "AliasBackward0"
 
 Edges: TypeAlias = tuple[tuple[Node | None, int], ...]
 
@@ -185,10 +186,10 @@ def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> Graph:
     """The graph behind `scores`, in which gradients at the places arrive at `zeros`."""
     assert scores.grad_fn is not None
     before = _late_to_early(scores.grad_fn)
-    names = tuple(node.name() for node in before)
+    named = tuple(node.name() for node in before)
     places = {id(zero) for zero in zeros}
     active: set[Node] = set()
-    for (node, edges), name in zip(reversed(before.items()), reversed(names)):
+    for (node, edges), name in zip(reversed(before.items()), reversed(named)):
         if any(other in active for other, _ in edges) or (name == _LEAF and id(_variable(node)) in places):
             active.add(node)
     outputs: dict[Node, set[int]] = {scores.grad_fn: {scores.output_nr}}
@@ -216,7 +217,8 @@ def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> Graph:
         )
         for node, entering, leaves in found
     ]
-    return Graph(uses=uses, names=names)
+    # A pass that carries derivatives along (`forward_mode`) has nodes that do nothing in between.
+    return Graph(uses=uses, names=tuple(name for name in named if name != _NOTHING))
 
 
 def _late_to_early(root: Node) -> dict[Node, Edges]:
@@ -266,7 +268,7 @@ def _below(node: Node | None, output: int, gradient: Tensor) -> Iterator[tuple[T
     kind = _variable(node) if node.name() == _LEAF else node._input_metadata[output]
     if gradient.dtype != kind.dtype or tuple(gradient.shape) != tuple(kind.shape):
         gradient = gradient.sum_to_size(kind.shape).to(kind.dtype)  # as autograd itself does between nodes
-    if node.name() in ("ToCopyBackward0", "TBackward0"):  # a weight under autocast, or of a linear layer
+    if node.name() in ("ToCopyBackward0", "TBackward0", _NOTHING):  # a weight under autocast, or of a linear layer
         before, number = node.next_functions[0]
         yield from _below(before, number, gradient.t() if node.name() == "TBackward0" else gradient)
     elif node.name() == _LEAF:
