@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from widemargin.bench import Settings, run
+from widemargin.bench import Settings, fitting, run
 from widemargin.bench.cases import ALL, CNN, ESTIMATED, GRAPHS, JACOBIAN, STRONGEST, Case, cases
 from widemargin.bench.rows import measured
 from widemargin.bench.timing import in_turns, ratios
@@ -143,3 +143,14 @@ def test_ratios_are_taken_within_a_round() -> None:
 def test_bad_settings_get_one_sentence(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Settings(**settings)
+
+
+def test_steps_of_fit_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "BATCH", 4)
+    monkeypatch.setattr(fitting, "STEPS", 1)
+    row = fitting.fitted(Settings(rounds=1))
+    assert set(row["ratio"]) == {
+        f"{loss}{way}" for loss in ("cross-entropy", "margin loss") for way in ("", ", CUDA graph")
+    }
+    assert row["ratio"]["cross-entropy"] == 1
+    assert row["said"]["margin loss"].startswith("split backward")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from widemargin.bench.cases import Case, cases
+from widemargin.bench.fitting import LABEL, fitted
 from widemargin.bench.settings import Settings
 from widemargin.bench.timing import finish, in_turns, peak_bytes, ratios
 from widemargin.bench.ways import Step, Ways
@@ -48,13 +50,13 @@ def run(settings: Settings, output: Path, *, told: Callable[[dict[str, Any]], No
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
         result: dict[str, Any] = {}
-        for case in cases(settings):
-            if settings.only not in case.label:
+        for label, row in _all(settings):
+            if settings.only not in label:
                 continue
             if time.monotonic() - began > 60 * settings.minutes:
-                left_out.append(case.label)
+                left_out.append(label)
             else:
-                rows.append(measured(case, settings))
+                rows.append(row())
                 if told is not None:
                     told(rows[-1])
             result = {
@@ -75,6 +77,14 @@ def run(settings: Settings, output: Path, *, told: Callable[[dict[str, Any]], No
     if not result:
         raise ValueError(f"only is {settings.only!r}, which no row's label has in it")
     return result
+
+
+def _all(settings: Settings) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """The label of every row, and what measures it."""
+    if settings.on_gpu:
+        yield LABEL, lambda: fitted(settings)
+    for case in cases(settings):
+        yield case.label, functools.partial(measured, case, settings)
 
 
 def measured(case: Case, settings: Settings) -> dict[str, Any]:
