@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 from widemargin.control.accuracy import accuracies
@@ -112,6 +113,7 @@ def test_twins_have_the_same_outputs_and_the_whole_task_is_learnt() -> None:
     row = twins.run(trial(settings, "twins"), Context())
     assert row["reached"] == 1.0
     assert row["worst"] < 0.2
+    assert 0 < row["worst loss"] < row["worst"]  # a squared error below 1e-4 over margins of more than a hundredth
     means = {point["at"]["method"]: point["accuracy"] for point in row["points"]}
     assert means["trained"] - means["sampled"] == pytest.approx(row["gap"])
     whole = {**settings, "whole": {"epochs": 3, "batch": 32, "lr": 0.01}}
@@ -122,3 +124,9 @@ def test_twins_have_the_same_outputs_and_the_whole_task_is_learnt() -> None:
 def test_an_unknown_setting_is_named(task: Any) -> None:
     with pytest.raises(ValueError, match="settings has 'gamma', expected one of"):
         task.run(trial({"gamma": 1.0, **SETTINGS}), Context())
+
+
+def test_matrix_products_are_as_exact_afterwards_as_before() -> None:
+    before = torch.get_float32_matmul_precision()
+    targeted.run(trial({**SETTINGS, "steps": 1, "matmul": "high"}), Context())
+    assert torch.get_float32_matmul_precision() == before

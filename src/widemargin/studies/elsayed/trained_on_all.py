@@ -82,13 +82,13 @@ def declare(
             ),
             "budget": Scale(
                 minutes=5,
-                settings=cut("budget", {"steps": 1500}),
+                settings=cut("budget", {"steps": 4000}),
                 of_arms=of_arms("budget"),
                 seeds=2,
-                cells=2,
+                cells=3,
                 arms=tuple(n for n in names if n not in ("margin l_1, input", "margin l_2, input", "ours l_1")),
-                note="cut in this order: margins against one other class instead of 9, 1,500 steps instead of 50,000, "
-                "two input-only arms and one of ours, 2 search cells instead of 16, 2 seeds, attacks on the first "
+                note="cut in this order: margins against one other class instead of 9, 4,000 steps instead of 50,000, "
+                "two input-only arms and one of ours, 3 search cells instead of 16, 2 seeds, attacks on the first "
                 "2,000 test images; one H200, with the engine population; E2 and E5 to E9 train once together",
             ),
             "paper": Scale(

@@ -20,7 +20,7 @@ ADVERSARIAL = Arm(
 CUT: dict[ScaleName, dict[str, dict[str, Any]]] = {
     "smoke": {ADVERSARIAL.name: {"loss.steps": 1, "loss.step": 0.3}},
     "quick": {ADVERSARIAL.name: {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001}},
-    "budget": {ADVERSARIAL.name: {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001, "steps": 1000}},
+    "budget": {ADVERSARIAL.name: {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001}},
 }
 ALL_AND_INPUT = tuple(zip(mnist.ALL_LAYER, mnist.INPUT_ONLY))
 

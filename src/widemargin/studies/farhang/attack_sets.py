@@ -91,9 +91,11 @@ F3 = Study(
         ),
         "budget": Scale(
             minutes=6,
-            settings={"steps": 6000, "schedule.factor": 0.9995},
+            settings={"steps": 30_000, "schedule.factor": 0.9999, "matmul": "high"},
             seeds=2,
-            note="steps cut to 6,000, with a decay to match; one GPU",
+            only={"alpha": (0.1, 0.631, 1.585, 10.0)},
+            note="matrix products as TF32, then steps cut to 30,000 with a decay to match, then margins to four of "
+            "six; one GPU",
         ),
         "paper": Scale(minutes=120, seeds=3, note="as the paper; one GPU"),
     },
@@ -101,6 +103,8 @@ F3 = Study(
         SPHERE,
         MARGIN,
         "1,000 attack points, as the paper says; the authors' code has 1,500.",
+        "With 6,000 steps the control had 72.9 %. The loss is zero by then, but Nero's steps are as long as its rate, "
+        "and go on to move the network: longer trainings generalize better.",
         "Figure 3's accuracies are compared with the means at the two middle margins; the paper does not give its α.",
     ),
 )

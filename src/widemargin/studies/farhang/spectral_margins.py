@@ -20,12 +20,19 @@ SETTINGS: dict[str, Any] = {
 DESCENT: dict[str, Any] = {"name": "sgd", "lr": 0.001}
 
 
+FITTED = {TRUE: 0.18, RANDOM: 0.1}
+"""Of α²: the mean loss at which 95 % of the training points are told right, or a few more."""
+
+
+def _arm(name: str, optimizer: dict[str, Any], alpha: float, rates: tuple[float, ...]) -> Arm:
+    settings = {"optimizer": optimizer, "alpha": alpha, "data.labels": name.split()[0]}
+    if not rates:
+        return Arm(name=name, settings=settings)
+    return Arm(name=name, settings={**settings, "until": FITTED[name] * alpha**2}, search={"optimizer.lr": rates})
+
+
 def _arms(optimizer: dict[str, Any], alpha: float, rates: tuple[float, ...] = ()) -> tuple[Arm, ...]:
-    search = {"optimizer.lr": rates} if rates else {}
-    return (
-        Arm(name=TRUE, settings={"optimizer": optimizer, "alpha": 1.0, "data.labels": "true"}, search=search),
-        Arm(name=RANDOM, settings={"optimizer": optimizer, "alpha": alpha, "data.labels": "random"}, search=search),
-    )
+    return _arm(TRUE, optimizer, 1.0, rates), _arm(RANDOM, optimizer, alpha, rates)
 
 
 def _claims(above: str, below: str, accuracies: tuple[float, float]) -> tuple[Claim, ...]:
@@ -105,7 +112,9 @@ F1 = Study(
         _SIGMA,
         "The loss is the sum over outputs: descent's rate of 0.001 is the paper's 0.01 for a mean over ten. Of that, "
         "three and ten times that, the one of the smallest training loss is taken.",
-        "Networks train for 1,000 steps, as in the authors' code, and are not stopped at 95 % training accuracy.",
+        "Networks stop where the mean loss is 0.18·α² (random labels: 0.1·α²), at a training accuracy of about 95 % or "
+        "more, which the paper asks for, and after 1,000 steps at the latest. Trained on to 100 % they had a test "
+        "accuracy of 91.9 %.",
         "The appendix's 88 % is taken for the test accuracy on true labels; the caption says 81 %.",
         _QUANTILES,
     ),

@@ -79,7 +79,7 @@ O1 = Study(
             seeds=3,
             cells=4,
             only={"set": ("MNIST",)},
-            note="CIFAR-10 is left out, then steps are cut from 20,000 to 1,500, then the search to 4 cells; the "
+            note="CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then the search to 4 cells; the "
             "networks are those of O7; one GPU",
         ),
         "paper": Scale(minutes=900, seeds=5, cells=6, note="as the paper; one GPU"),

@@ -134,7 +134,7 @@ O8 = Study(
             settings=overlay(data.BUDGET, _measure(500, 64)),
             seeds=3,
             cells=4,
-            note="terms of 500 samples, then steps cut from 20,000 to 1,500, then the search to 4 cells; the "
+            note="terms of 500 samples, then steps cut from 20,000 to 5,000, then the search to 4 cells; the "
             "networks are those of O7; one GPU",
         ),
         "paper": Scale(minutes=600, settings=_measure(5000, 64), seeds=3, cells=6, note="5,000 samples; one GPU"),

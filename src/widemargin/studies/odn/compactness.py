@@ -87,7 +87,7 @@ def _scales(seeds: int, shown: int) -> dict[Any, Scale]:
             cells=4,
             only={"set": ("MNIST",)},
             arms=arms,
-            note="CIFAR-10 is left out, then steps are cut from 20,000 to 1,500, then test images to 1,000, then the "
+            note="CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then test images to 1,000, then the "
             "search to 4 cells; the networks are those of O7; one GPU",
         ),
         "paper": Scale(minutes=900, settings=_measure(None, shown), seeds=3, cells=6, note="all test images; one GPU"),

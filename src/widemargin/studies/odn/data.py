@@ -35,7 +35,7 @@ FRACTIONS: dict[float, dict[str, Any]] = {
 }
 """Of MNIST's 55,000: from 0.125 % on (§4.2)."""
 
-BUDGET: dict[str, Any] = {"steps": 1500, "keep": True}
+BUDGET: dict[str, Any] = {"steps": 5000, "keep": True}
 """What O1, O2 and O5 to O8 have in common at budget scale: the same networks, trained once."""
 
 BUDGET_SEARCH: dict[str, Any] = {"fraction": 0.01}

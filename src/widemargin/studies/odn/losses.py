@@ -22,45 +22,47 @@ def _sgd(lr: float) -> dict[str, Any]:
 def arms() -> tuple[Arm, ...]:
     """Xent, hinge, soft hinge and ODN as printed (with the errata), and the scale-free forms of the last and hinge.
 
-    The printed margin losses have gradients about 50 times as long as cross-entropy's (see `losses.scale_free`), and
-    so their learning rates begin lower: at 0.003 the hinge of γ_0 = 1 ends at chance, and at 1.0 so does
-    the soft hinge for two seeds of three. Such rates are the last to be tried. Six cells or more for each.
+    The printed margin losses have gradients 1/(ε + ‖∇f‖) long (see `losses.scale_free`). With an ε of 1e-6 they are 50
+    times as long as cross-entropy's at the start, so that only small rates survive it; and where margins are out of
+    reach the scores grow without end, and the gradients vanish: ODN of r = 2 ended at 96 % of MNIST. ε = 1 bounds the
+    first, and r of 1.2 or γ_0 of 0.5 are within reach. Six cells or more for each, the likeliest first.
     """
-    free = (0.03, 0.1, 0.01)
+    free = (0.1, 0.03, 0.3)
     band = {"name": "odn", "r": 2.0, "theta": _THETA, "mu": _MU}
     hinge = {"name": "odn-hinge", "gamma": 1.0}
-    r, gamma = (2.0, 4.0, 1.2), (1.0, 2.0)
+    printed: dict[str, Any] = {"stabilize": None, "epsilon": 1.0}
+    rates = (0.03, 0.01, 0.1)
     return (
         Arm(
             name="Xent",
-            settings={"loss": {"name": "cross-entropy"}, "optimizer": _sgd(0.03)},
-            search={"optimizer.lr": (0.03, 0.01, 0.1, 0.003, 0.3, 0.001)},
+            settings={"loss": {"name": "cross-entropy"}, "optimizer": _sgd(0.1)},
+            search={"optimizer.lr": (0.1, 0.03, 0.3, 0.01, 0.003, 0.001)},
         ),
         Arm(
             name="hinge",
-            settings={"loss": {**hinge, "stabilize": None}, "optimizer": _sgd(0.001)},
-            search={"loss.gamma": gamma, "optimizer.lr": (0.001, 0.0003, 0.003)},
+            settings={"loss": {**hinge, **printed}, "optimizer": _sgd(0.03)},
+            search={"loss.gamma": (0.5, 1.0), "optimizer.lr": rates},
         ),
         Arm(
             name="soft hinge",
-            settings={"loss": {"name": "soft-hinge"}, "optimizer": _sgd(0.1)},
-            search={"optimizer.lr": (0.1, 0.3, 0.03, 0.01, 0.003, 1.0)},
+            settings={"loss": {"name": "soft-hinge"}, "optimizer": _sgd(0.3)},
+            search={"optimizer.lr": (0.3, 0.1, 0.03, 0.01, 1.0, 0.003)},
         ),
         Arm(
             name=ODN,
-            settings={"loss": {**band, "stabilize": None}, "optimizer": _sgd(0.003)},
-            search={"loss.r": r, "optimizer.lr": (0.003, 0.001, 0.0003)},
+            settings={"loss": {**band, **printed}, "optimizer": _sgd(0.03)},
+            search={"loss.r": (1.2, 2.0, 4.0), "optimizer.lr": rates},
         ),
         Arm(
             name="ours ODN",
-            settings={"loss": {**band, "stabilize": "scale-free"}, "optimizer": _sgd(0.03)},
-            search={"loss.r": r, "optimizer.lr": free},
+            settings={"loss": {**band, "stabilize": "scale-free"}, "optimizer": _sgd(0.1)},
+            search={"loss.r": (2.0, 1.2, 4.0), "optimizer.lr": free},
             ours=True,
         ),
         Arm(
             name="ours hinge",
-            settings={"loss": {**hinge, "stabilize": "scale-free"}, "optimizer": _sgd(0.03)},
-            search={"loss.gamma": gamma, "optimizer.lr": free},
+            settings={"loss": {**hinge, "stabilize": "scale-free"}, "optimizer": _sgd(0.1)},
+            search={"loss.gamma": (1.0, 2.0), "optimizer.lr": free},
             ours=True,
         ),
     )
@@ -71,6 +73,8 @@ DEVIATIONS = (
     "The paper takes PyTorch's usual learning rate and momentum for all losses and does not say which; here SGD with "
     "momentum 0.9 and a cosine decay, and the learning rate is searched for every loss, with as many cells as for r "
     "or γ_0 and it together.",
+    "ε of the denominators, which the paper does not give, is 1. With 1e-6 rates of 0.01 killed the network within 20 "
+    "steps, and at 0.003 ODN of r = 2 ended at 96.3 % (1,500 steps, all of MNIST), the hinge at chance for a seed.",
     "θ and μ are the paper's for CIFAR-10 without a search (0.7 and 0.1), since those of MNIST are not given.",
     "The paper gives neither the number of steps nor the batch size.",
 )

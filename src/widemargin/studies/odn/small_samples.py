@@ -47,7 +47,7 @@ O2 = Study(
             cells=4,
             search_at=data.BUDGET_SEARCH,
             only={"fraction": (0.00125, 0.01, 1.0)},
-            note="steps cut from 20,000 to 1,500, then fractions to three of nine, then the search to 4 cells at 1 % "
+            note="steps cut from 20,000 to 5,000, then fractions to three of nine, then the search to 4 cells at 1 % "
             "of the training set for all fractions; one GPU",
         ),
         "paper": Scale(

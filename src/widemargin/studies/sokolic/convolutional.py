@@ -132,13 +132,10 @@ S3 = Study(
         ),
         "budget": Scale(
             minutes=15,
-            of_values={"samples": {256: {"steps": 400}, 1024: {"steps": 1600}}},
             seeds=3,
-            cells=3,
-            only={"samples": (256, 1024)},
+            cells=4,
             search_at={"samples": 256, "layers": 2},
-            note="50 epochs instead of 100, then 512 samples are left out, then the search is cut to 3 cells, at 256 "
-            "samples and 2 layers; one GPU",
+            note="the search is cut to 4 cells, at 256 samples and 2 layers; one GPU",
         ),
         "paper": Scale(minutes=300, seeds=5, cells=7, note="a search for each condition; one GPU"),
     },

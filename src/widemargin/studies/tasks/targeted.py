@@ -9,6 +9,7 @@ Settings:
     schedule    {"name": "exponential", "factor": 0.999, "unit": "steps"}
     steps       at most so many, each on all points, or on `batch` of them
     until       stop where the mean loss is below this
+    matmul      how exact matrix products are while it trains, as `torch.set_float32_matmul_precision` names it
     spectral    true: measure spectrally-normalized margins too, the reference being the first weights (after the
                 first projection where there is one: errata 9)
 
@@ -44,7 +45,7 @@ DIED = 1e30
 """The loss of a training that died, which no search chooses."""
 
 QUANTILES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
-_KEYS = ("data", "network", "alpha", "optimizer", "schedule", "steps", "batch", "until", "spectral")
+_KEYS = ("data", "network", "alpha", "optimizer", "schedule", "steps", "batch", "until", "matmul", "spectral")
 
 
 def run(trial: Trial, context: Context) -> dict[str, Any]:
@@ -83,6 +84,8 @@ def build(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Module
 def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: Context) -> Iterator[dict[str, Any]]:
     shared = trials[0].settings
     held = [points(t.settings["data"], t.seed, root=context.root, device=context.device) for t in trials]
+    exact = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(shared.get("matmul", exact))
     try:
         trained = population.fit(
             firsts,
@@ -104,6 +107,8 @@ def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: Context
             return
         yield _dead(trials[0], held[0].test, str(stopped))
         return
+    finally:
+        torch.set_float32_matmul_precision(exact)
     ends = zip(trials, firsts, trained.networks, held, trained.losses, trained.steps)
     for trial, first, network, one, loss, steps in ends:
         found = {"loss": loss, "steps": steps, "died": None}

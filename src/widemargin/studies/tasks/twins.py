@@ -11,8 +11,9 @@ Settings:
                to see that the architecture can
 
 Row: `acceptance`, `reached` (the share of twins that were done), `worst` (the largest relative error of the outputs),
-`gap` (mean accuracy of trained minus sampled ones) with its `gap error`, and the curve "twins": mean `accuracy` and its
-standard `error` for each `method`. With `whole`: `train accuracy` and `accuracy`.
+`worst loss` (the largest loss, over the root mean square of the sampled network's margins), `gap` (mean accuracy of
+trained minus sampled ones) with its `gap error`, and the curve "twins": mean `accuracy` and its standard `error` for
+each `method`. With `whole`: `train accuracy` and `accuracy`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 import torch
 
-from widemargin.control import rejection_twins
+from widemargin.control import Twins, rejection_twins
 from widemargin.control.accuracy import accuracies
 from widemargin.losses import Target
 from widemargin.studies import values
@@ -32,7 +33,7 @@ from widemargin.studies.tasks import targeted
 from widemargin.studies.trial import Context, Trial
 from widemargin.training import Constant, Exponential, Nero, population
 
-VERSION = 1
+VERSION = 2
 _KEYS = ("data", "network", "pairs", "steps", "until", "lr", "decay", "whole")
 
 
@@ -65,6 +66,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
         "acceptance": twins.acceptance,
         "reached": float(twins.reached.double().mean()),
         "worst": twins.worst,
+        "worst loss": float((_losses(twins) / twins.sampled_outputs.square().mean(dim=1).sqrt()).max()),
         "gap": float((trained - sampled).mean()),
         "gap error": _error(trained - sampled),
         "points": [
@@ -72,6 +74,10 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
             for name, column in (("sampled", sampled), ("trained", trained))
         ],
     }
+
+
+def _losses(twins: Twins) -> torch.Tensor:
+    return (twins.trained_outputs - twins.sampled_outputs).square().mean(dim=1)
 
 
 def _whole(settings: Mapping[str, Any], seed: int, context: Context) -> dict[str, Any]:
