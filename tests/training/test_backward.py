@@ -467,7 +467,7 @@ def test_a_network_of_known_layers_lets_go_of_what_it_saved(monkeypatch: pytest.
 
     torch.manual_seed(0)
     x, y = torch.randn(6, 2, 6, 6), torch.tensor([0, 1, 2, 0, 1, 2])
-    norm = {True: nn.GroupNorm(2, 4), False: nn.LayerNorm([4, 4, 4])}
+    norm = {True: nn.GroupNorm(2, 4), False: nn.PReLU(4)}
     for is_known, layer in norm.items():
         network = nn.Sequential(nn.Conv2d(2, 4, 3), layer, nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
         margin_backward(network, MarginLoss(), x, y)

@@ -97,7 +97,7 @@ def margin_backward(
         graph, layouts = found
         reason = f"{len(graph.uses)} layers, {graph.bytes() / 1e6:.3g} MB of gradients kept"
         held = [None if use.is_summed else use.hold() for use in graph.uses]
-        retain = any(one is None and not use.is_summed for one, use in zip(held, graph.uses))
+        retain = any(one is None and use.needs_node for one, use in zip(held, graph.uses))
         with torch.autocast(x.device.type, enabled=False):
             d = differences(scores, look.labels, classes=loss.classes, read_as=loss.scores)
             if loss.probes is not None:

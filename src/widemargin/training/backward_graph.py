@@ -96,6 +96,11 @@ class Use:
         """What gives the gradients of the parameters without the node, which may let go of what it saved; or None."""
         return shortcuts.of_gradient(self.node, self.enters)
 
+    @property
+    def needs_node(self) -> bool:
+        """Whether, where `hold` gives nothing, the node is called once more, and needs what it saved for that."""
+        return not self.is_summed and not shortcuts.saves_nothing(self.node)
+
     def parameter_gradients(
         self,
         kept: Sequence[Tensor | None],

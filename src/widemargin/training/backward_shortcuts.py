@@ -38,7 +38,16 @@ def of_gradient(node: Node, enters: tuple[int, ...]) -> OfGradient | None:
         return _convolution(node, enters)
     if name == "AddmmBackward0" and 1 not in enters and node._saved_alpha == 1 and node._saved_beta == 1:
         return _addmm(node, enters)
+    if name == "MmBackward0" and 0 not in enters:
+        return _mm(node)
+    if name == "NativeLayerNormBackward0" and 0 not in enters:
+        return _layer_norm(node, enters)
     return None
+
+
+def saves_nothing(node: Node) -> bool:
+    """Whether a node can be called after it has let go of what it saved: sums and pieces put together."""
+    return node.name() in ("AddBackward0", "SubBackward0", "CatBackward0")
 
 
 def _convolution(node: Node, enters: tuple[int, ...]) -> OfGradient:
@@ -69,6 +78,29 @@ def _addmm(node: Node, enters: tuple[int, ...]) -> OfGradient:
         if x is not None:  # as torch does it: the transpose is laid out as the weight is
             weight = (scaled.t() @ x).t()
         return scaled if 0 in enters else None, None, weight
+
+    return answers
+
+
+def _mm(node: Node) -> OfGradient:
+    """Of x @ weight."""
+    x = node._saved_self
+
+    def answers(gradient: Tensor, factors: Tensor) -> Answers:
+        return None, ((gradient * factors).t() @ x).t()
+
+    return answers
+
+
+def _layer_norm(node: Node, enters: tuple[int, ...]) -> OfGradient:
+    saved = node._saved_input, node._saved_normalized_shape, node._saved_result1, node._saved_result2
+    affine = node._saved_weight, node._saved_bias
+
+    def answers(gradient: Tensor, factors: Tensor) -> Answers:
+        found: Answers = torch.ops.aten.native_layer_norm_backward(
+            gradient * factors, *saved, *affine, [False, 1 in enters, 2 in enters]
+        )
+        return found
 
     return answers
 
