@@ -96,19 +96,25 @@ def margin_of_logits(norm: str, *, everywhere: bool = True) -> Arm:
     """The form that the errata name: logits, and γ in the units of the input (errata 1, 2).
 
     The loss is clipped at γ, so that samples on the wrong side have no gradient but cross-entropy's (errata 3), whose
-    weight is searched (errata 7): the margin's gradient is 1/‖∇f‖ long, about 50 for a fresh network and p = 2.
+    weight is searched (errata 7): the margin's gradient is 1/‖∇f‖ long, about 50 for a fresh network and p = 2. Rates
+    are those of cross-entropy over that weight.
     """
     gammas = _GAMMAS[norm]
+    weights = tuple(round(weight * gammas[0], 6) for weight in (10, 30))
+    rates = tuple(round(rate / weights[0], 6) for rate in (0.1, 0.03))
     printed = margin(norm, everywhere=everywhere)
-    loss = {"gamma": gammas[0], "scores": "logits", "clip": 1.0, "cross_entropy": 30 * gammas[0]}
+    loss = {"gamma": gammas[0], "scores": "logits", "clip": 1.0, "cross_entropy": weights[0]}
     return Arm(
         name=printed.name,
-        settings={**printed.settings, "loss": {**printed.settings["loss"], **loss}},
+        settings={
+            "loss": {**printed.settings["loss"], **loss},
+            "optimizer": {"name": "sgd", "lr": rates[0], "momentum": 0.9},
+        },
         search={
             "network.dropout": (0.0, 0.2),
             "loss.gamma": gammas,
-            "loss.cross_entropy": (30 * gammas[0], 10 * gammas[0]),
-            "optimizer.lr": (0.001, 0.0003),
+            "loss.cross_entropy": weights,
+            "optimizer.lr": rates,
         },
     )
 
@@ -171,23 +177,23 @@ EIGHT = eight_models()
 ALL_LAYER = tuple(f"margin {norm}" for norm in NORMS)
 INPUT_ONLY = tuple(f"margin {norm}, input" for norm in NORMS)
 OURS = tuple(f"ours {norm}" for norm in NORMS)
-_DEVIATIONS = (
-    "RMSProp has the learning rates 0.001 or 0.0003, not the paper's 0.01, at which the network does not train.",
-    "Learning rates decay by 0.9 at every 25th of the training; the paper does not give its decay.",
-)
+_DECAY = "Learning rates decay by 0.9 at every 25th of the training; the paper does not give its decay."
 DEVIATIONS = (
-    *_DEVIATIONS,
+    "RMSProp has the learning rates 0.001 or 0.0003, not the paper's 0.01, at which the network does not train.",
+    _DECAY,
     "Every arm searches 16 cells: beside the paper's dropout and weight decay, four learning rates (cross-entropy and "
     "hinge), γ and two learning rates (margin), or learning rate, γ and the weight of a cross-entropy term (ours).",
     "The margin losses are clipped as in the released code's settings for MNIST, α = 4; the paper gives no threshold.",
 )
 LOGITS_DEVIATIONS = (
-    *_DEVIATIONS,
+    _DECAY,
     "In the printed form (softmax scores, γ = 200, the largest penalty over classes, clip 4) the margin models do not "
     "train where most labels are wrong: with 80 % flipped they ended at 13 to 21 % after 1,500 steps, cross-entropy at "
     "88 %. The hinge of the smallest distance is least, in expectation, where all scores are equal, if no label is "
     "right more often than not, and cross-entropy has less than 1 % of the loss. So they take the form that the errata "
     "name: logits, γ in the units of the input, a clip at γ, and a weight of cross-entropy that is searched.",
+    "The margin models have SGD with momentum, of which and RMSProp the paper took the better: in a trial with a small "
+    "network, 60 % flipped labels and 700 steps, RMSProp had 94.5 % of the validation images, SGD 95.7 %.",
     "Every arm searches 16 cells: dropout, weight decay and four learning rates (cross-entropy and hinge), or dropout, "
     "γ, the weight of cross-entropy and two learning rates (margin and ours).",
 )
