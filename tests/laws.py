@@ -167,7 +167,8 @@ def _hold_probed(value: losses.MarginLoss, model: nn.Module, x: Tensor, y: Tenso
 
     def function() -> Tensor:
         d = margins.differences(model(x), y, classes=value.classes)
-        s, s_bar = (t[:, 0].square().mean().sqrt() for t in (d, held))
+        leading = columns[value.at[0]]
+        s, s_bar = (t.gather(1, leading).square().mean().sqrt() for t in (d, held))
         total = d.new_zeros(len(d))
         for place, (name, column) in enumerate(columns.items()):
             picked, slope = d.gather(1, column)[:, 0], exact[name].gather(1, column)[:, 0]

@@ -43,7 +43,8 @@ def without_scale(difference: Tensor, leading: Tensor | None = None) -> tuple[Te
     s = (square + TINY**2).sqrt()  # TINY: a zero-initialised last layer has s = 0
     if joint.count(difference) < SMALLEST_BATCH:
         return difference, s.detach()
-    if joint.processes() > 1 or leading is not None:
+    plainly = joint.processes() > 1 or leading is not None
+    if plainly or torch._C._functorch.is_functorch_wrapped_tensor(difference):  # of a population
         return difference * (s.detach() / s), s.detach()
     return _WithoutScale.apply(difference, s.detach()), s.detach()
 

@@ -46,7 +46,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def _runs_again(function: Callable[[], None], _: Any) -> Callable[[], None]:
     def replay() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(types, "_is_recorded", lambda _: True)
+            patch.setattr(types, "_is_unlooked", lambda _: True)
             function()
 
     return replay
