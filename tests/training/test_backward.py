@@ -25,6 +25,7 @@ import widemargin as wm
 from training.cases import arguments
 from training.cases import network as small
 from training.networks import LOSS, NETWORKS, batch, network
+from widemargin.bench.transformer import VisionTransformer
 from widemargin.losses import Band, CrossEntropy, Hinge, MarginLoss
 from widemargin.training import Backward, backward_check, loop, margin_backward
 from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
@@ -476,3 +477,16 @@ def test_a_network_of_known_layers_lets_go_of_what_it_saved(monkeypatch: pytest.
         margin_backward(network, MarginLoss(), x, y)
         monkeypatch.undo()
         assert given[0] is not is_known
+
+
+def test_a_class_chosen_by_a_probe_is_split_under_autocast_too() -> None:
+    """And with torch's own attention, which a pass that carries derivatives along takes in plain operations."""
+    torch.manual_seed(0)
+    conv = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5))
+    vit = VisionTransformer(size=8, patch=4, width=8, depth=2, heads=2, classes=5)
+    x, y = torch.rand(9, 3, 8, 8), torch.arange(9) % 5
+    loss = MarginLoss(penalty=Hinge(gamma=6.0), classes="all", probes=1)
+    for model in (conv, vit):
+        for is_cast in (False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=is_cast):
+                assert margin_backward(model, loss, x, y).way == "split", margin_backward(model, loss, x, y)

@@ -13,6 +13,7 @@ several (tokens, heads), samples outside or inside.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -61,7 +62,7 @@ def layouts_of(model: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) 
     network, few = places.unwrap(model), min(len(x), len(WEIGHTS))
     form = tuple((use.outputs, len(use.leaves)) for use in graph.uses)
     modes = tuple(module.training for module in network.modules())
-    key = graph.names, form, modes, loss.at, loss.scores, few, x.shape[1:]
+    key = graph.names, form, modes, loss.at, loss.scores, loss.probes is None, few, x.shape[1:]
     known = _seen.setdefault(network, {})
     if key not in known:
         known[key] = _try(network, loss, x[:few].detach().requires_grad_(x.requires_grad), y[:few], graph)
@@ -71,8 +72,11 @@ def layouts_of(model: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) 
 def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
     with given_back(x.device):
         tensors = _drawn(network, x.device)
-        with places.watch(network, loss.at, statistics=loss.statistics) as at:
-            scores = places.scores_of(functional_call(network, tensors, (x,)))
+        if loss.probes is not None and loss.at == (places.INPUT,):  # its forward pass is one of its own
+            scores, at, _ = loss.forward(_With(network, tensors), x)
+        else:
+            with places.watch(network, loss.at, statistics=loss.statistics) as at:
+                scores = places.scores_of(functional_call(network, tensors, (x,)))
     if scores.grad_fn is None or not bool(torch.isfinite(scores).all()):
         return "the scores of a few samples on trial are not finite"
     few = graph_of(scores, list(at.values()))
@@ -96,6 +100,17 @@ def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> L
             return f"{_named(network, real)} does not treat samples one by one"
         of_uses.append(tuple(zip(found, use.shapes(), strict=True)))
     return Layouts(tuple(of_uses))
+
+
+class _With(nn.Module):
+    """A network with other parameters and buffers than its own; it is not a part of this one."""
+
+    def __init__(self, network: nn.Module, tensors: dict[str, Tensor]) -> None:
+        super().__init__()
+        self._call = functools.partial(functional_call, network, tensors)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return places.scores_of(self._call((x,)))
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def train(fabric: Any, task: Task) -> Outcome:
             for batch in track(shown, "Training", progress=task.progress if fabric.is_global_zero else False):
                 run.step(batch)
             run.save()
-        run.board.close()
+        run.close()
     if fabric.world_size == 1:
         return Outcome(weights=None, rows=run.at.rows, settings=run.settings | run.ways())
     from safetensors.torch import save
@@ -114,13 +114,19 @@ class _Run:
         at.objective, at.seen = at.objective + minimised * batch.joint, at.seen + batch.joint
         at.epoch_loss, at.epoch_seen = at.epoch_loss + loss_of_batch * batch.joint, at.epoch_seen + batch.joint
 
+    def close(self) -> None:
+        """End the curves, and give the memory of a CUDA graph back, which it and this would hold for each other."""
+        self.board.close()
+        if self.static is not None:
+            self.why_no_graph, self.static = self.static.why_not, None
+            self.optimizer.zero_grad()
+
     def ways(self) -> dict[str, str]:
         """In words, how the gradients of a margin loss were taken, and whether as a CUDA graph."""
         ways = {"backward": "; ".join(self.at.backward.values())} if self.at.backward else {}
         if self.place.device.type != "cuda":
             return ways
-        why_not = self.why_no_graph if self.static is None else self.static.why_not
-        return ways | {"CUDA graph": f"no, since {why_not}" if why_not else "yes"}
+        return ways | {"CUDA graph": f"no, since {self.why_no_graph}" if self.why_no_graph else "yes"}
 
     def save(self) -> None:
         """Write a checkpoint, if there is a folder for it."""
