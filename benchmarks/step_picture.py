@@ -12,7 +12,7 @@ from widemargin.report.figures import save
 
 ROOT = Path(__file__).parent.parent
 WAYS = {
-    "margin_backward, CUDA graph": "margin_backward, recorded (of cross-entropy, recorded)",
+    "margin_backward, CUDA graph": "margin_backward, recorded",
     "margin_backward": "margin_backward",
     "plain autograd": "plain autograd",
     "a backward per place": "a backward per place",
@@ -41,10 +41,14 @@ def steps(rows: list[dict[str, Any]]) -> alt.Chart:
     ]
     base = alt.Chart(alt.Data(values=[one for one in found if one["ratio"] is not None]))
     dots = base.mark_point(filled=True, size=90, opacity=1).encode(
-        x=alt.X("ratio:Q", title="a step, relative to cross-entropy's", scale=alt.Scale(type="log", domain=[1, 6])),
+        x=alt.X(
+            "ratio:Q",
+            title="a step, relative to cross-entropy's",
+            scale=alt.Scale(type="log", domain=[1, 4.2], nice=False),
+        ),
         y=alt.Y("network:N", sort=[row["label"] for row in rows], title=None),
         color=alt.Color("way:N", sort=list(WAYS.values()), title=None),
-        shape=alt.Shape("way:N", sort=list(WAYS.values()), title=None),
+        shape=alt.Shape("way:N", sort=list(WAYS.values()), title=None, legend=None),
         tooltip=["network:N", "way:N", alt.Tooltip("ratio:Q", format=".3f")],
     )
     goal = alt.Chart(alt.Data(values=[{"x": 1.1}, {"x": 4 / 3}])).mark_rule(strokeDash=[4, 4]).encode(x="x:Q")
@@ -65,15 +69,21 @@ def scaling(rows: list[dict[str, Any]]) -> alt.HConcatChart:
                 for way, ratio in row.get("ratio", {}).items()
                 if way != "cross-entropy"
             ]
+        if not found:
+            continue
         panels.append(
             alt.Chart(alt.Data(values=found))
             .mark_line(point=True)
             .encode(
                 x=alt.X("number:Q", title=what, scale=alt.Scale(type="log")),
-                y=alt.Y("ratio:Q", title="relative to cross-entropy" if what == "classes" else None),
+                y=alt.Y(
+                    "ratio:Q",
+                    title="relative to cross-entropy" if what == "classes" else None,
+                    scale=alt.Scale(type="log"),
+                ),
                 color=alt.Color("way:N", title=None),
             )
-            .properties(width=200, height=180)
+            .properties(width=260, height=180)
         )
     return alt.hconcat(*panels)
 
