@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from widemargin import losses, regularizers
 from widemargin.training import Sgd, TrainingStopped, fit, graph, margin_backward
+from widemargin.training.sources import Place, Source, source
+from widemargin.training.task import Task
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))
 
@@ -184,3 +187,23 @@ def test_on_a_cpu_nothing_is_recorded() -> None:
     assert len(seen) == 6
     assert all(one is x for one in seen)
     assert not static.is_recorded
+
+
+def test_why_fit_records_nothing() -> None:
+    """One sentence each, also where there is no GPU."""
+    x, y = torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])
+    place = Place(device=torch.device("cpu"), dtype=None)
+    samples = source((x, y), batch_size=2, seed=0, place=place)
+    loader = source(DataLoader(TensorDataset(x, y)), batch_size=2, seed=0, place=place)
+    loss = losses.MarginLoss()
+
+    def said(given: Source = samples, **settings: Any) -> str | None:
+        task = object.__new__(Task)  # of which only these are looked at
+        vars(task).update({"graph": True, "loss": loss, "regularizers": (), **settings})
+        return graph.why_no_graph(task, given, place)
+
+    assert "graphs need CUDA" in str(said())
+    assert said(graph=False) == "graph is False"
+    assert "not tensors" in str(said(loader))
+    assert "not of this package" in str(said(loss=lambda *_: x))
+    assert "not of this package" in str(said(regularizers=(lambda *_: x,)))

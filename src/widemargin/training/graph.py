@@ -23,6 +23,9 @@ from torch import Tensor, nn
 
 from widemargin import places
 from widemargin.training.population.graph import WARM, capture, memory, why_not
+from widemargin.training.settings import describe
+from widemargin.training.sources import InMemory, Place, Source
+from widemargin.training.task import Task
 
 Answer: TypeAlias = Tensor | tuple[Tensor, ...] | None
 
@@ -108,6 +111,22 @@ class Static:
         if not _same(before, _drawn()):
             self.why_not = "it draws random numbers on the CPU, which a graph would repeat"
         return answer
+
+
+def why_no_graph(task: Task, source: Source, place: Place) -> str | None:
+    """Why the passes of `fit` can't be recorded, or None where it is worth a try."""
+    if not task.graph:
+        return "graph is False"
+    if place.processes > 1:
+        return "there are several processes"
+    if not isinstance(source, InMemory):
+        return "the samples are not tensors, whose shapes and labels would be known"
+    for part in (task.loss, *task.regularizers):
+        if not type(part).__module__.startswith(("widemargin.losses", "widemargin.regularizers")):
+            return f"{describe(part)} is not of this package, and may wait for the device"
+    if getattr(task.loss, "needs_index", False):
+        return "the loss needs the positions of the samples"
+    return why_not(place.device)
 
 
 def is_recording(device: torch.device) -> bool:

@@ -18,9 +18,8 @@ from widemargin.modes import evaluating
 from widemargin.progress import track
 from widemargin.training import checkpoint, parallel
 from widemargin.training.backward import margin_backward
-from widemargin.training.graph import Static, is_recording, last_scores
+from widemargin.training.graph import Static, is_recording, last_scores, why_no_graph
 from widemargin.training.history import Gauge, Row, call
-from widemargin.training.population.graph import why_not
 from widemargin.training.randomness import given_back, seed_all
 from widemargin.training.settings import describe
 from widemargin.training.sources import Batch, InMemory, Place, source
@@ -76,7 +75,7 @@ class _Run:
         self.parts = self._parts()
         self.board = Board(task.tensorboard if fabric.is_global_zero else None)
         self.settings = self._settings()
-        self.why_no_graph = self._why_no_graph()
+        self.why_no_graph = why_no_graph(task, self.source, self.place)
         self.static: Static | None = None
         if self.why_no_graph is None:
             trained = [p for p in model.parameters() if p.requires_grad]
@@ -149,6 +148,7 @@ class _Run:
     def _passes(self, batch: Batch) -> Tensor:
         """Both numbers of `_backward`, which a CUDA graph repeats where there can be one."""
         if self.static is not None and not self.static.why_not:
+            self.batch = batch
             found = self.static(batch.x, batch.y)
             assert isinstance(found, Tensor)
             if not self.static.is_recorded or bool(found[2]):
@@ -161,7 +161,7 @@ class _Run:
         """Both numbers of `_backward`, and whether all is finite, for who can look at that later only."""
         self.optimizer.zero_grad()
         with last_scores(self.model) as scores:
-            objective, loss = self._backward(Batch(x=x, y=y, index=None, joint=len(y)))
+            objective, loss = self._backward(dataclasses.replace(self.batch, x=x, y=y))
         self.scores = scores[-1]
         fine = torch.isfinite(self.scores).all() & torch.isfinite(objective) & torch.isfinite(loss)
         return torch.stack([objective, loss, fine])
@@ -171,22 +171,6 @@ class _Run:
         assert isinstance(self.source, InMemory)
         scores = self.scores.new_zeros(()).expand(len(self.source.y), *self.scores.shape[1:])
         check_scores_and_labels(scores, self.source.y)
-
-    def _why_no_graph(self) -> str | None:
-        """Why a step can't be recorded, or None where it is worth a try."""
-        task = self.task
-        if not task.graph:
-            return "graph is False"
-        if self.place.processes > 1:
-            return "there are several processes"
-        if not isinstance(self.source, InMemory):
-            return "the samples are not tensors, whose shapes and labels would be known"
-        for part in (task.loss, *task.regularizers):
-            if not type(part).__module__.startswith(("widemargin.losses", "widemargin.regularizers")):
-                return f"{describe(part)} is not of this package, and may wait for the device"
-        if getattr(task.loss, "needs_index", False):
-            return "the loss needs the positions of the samples"
-        return why_not(self.place.device)
 
     def _backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """This process's part of the objective and of the mean loss: both, and the gradients, add up over processes."""
