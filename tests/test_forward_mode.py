@@ -140,3 +140,23 @@ def test_other_directions_than_those_of_the_pass_are_refused() -> None:
     assert found is not None
     with pytest.raises(ValueError, match="directions has 3, but the pass had 2"):
         found[1].along(found[0], {"input": torch.rand(3, 2, 4)})
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"scale": 0.3}, {"is_causal": True}, {"attn_mask": torch.ones(4, 4).tril().bool()}]
+)
+def test_attention_of_every_kind(how: dict[str, Any]) -> None:
+    """By the rule of our own, and with masks by torch's."""
+
+    class Attends(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = x.unflatten(1, (3, 4, 2)).unbind(1)
+            return nn.functional.scaled_dot_product_attention(q, k.tanh(), v.square(), **how).flatten(1)
+
+    x, u = torch.randn(5, 24, dtype=torch.float64), torch.randn(2, 5, 24, dtype=torch.float64)
+    network = Attends()
+    found = forward_mode.run(network, x, u)
+    assert found is not None
+    torch.testing.assert_close(found[0].detach(), network(x), rtol=1e-10, atol=1e-12)
+    slopes = torch.stack([(network(x + 1e-6 * one) - network(x - 1e-6 * one)) / 2e-6 for one in u])
+    torch.testing.assert_close(found[1].along(found[0], {"input": u})["input"], slopes, rtol=1e-6, atol=1e-8)

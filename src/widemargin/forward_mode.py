@@ -25,6 +25,8 @@ from widemargin import places
 from widemargin.along import pushed
 from widemargin.places import INPUT, At
 
+_FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]
+
 _refused: WeakSet[nn.Module] = WeakSet()
 
 
@@ -45,7 +47,7 @@ def run(model: nn.Module, x: Tensor, directions: Tensor) -> tuple[Tensor, At] | 
         return along
 
     try:
-        with warnings.catch_warnings(), _Rules(), sdpa_kernel(SDPBackend.MATH):  # fused has no rule
+        with warnings.catch_warnings(), _Rules(), sdpa_kernel(SDPBackend.MATH):  # fused has no rule of torch's
             warnings.filterwarnings("error", message=".*performance drop")  # a loop, operation by operation
             warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own
             along = vmap(push, randomness="same")(directions.to(x.dtype))
@@ -75,6 +77,8 @@ class _Rules(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention and (attended := _attention(*args, **kwargs)) is not None:
+            return forward_ad.make_dual(*attended)
         rule = _RULES.get(func)
         if rule is not None:
             named = {**dict(zip(_NAMES[func], args)), **kwargs}
@@ -142,6 +146,28 @@ def _layer_norm(
         )
         moved = moved if weight is None else moved * weight
     return out, moved
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, **how: Any
+) -> tuple[Tensor, Tensor] | None:
+    """softmax(s)·v of s = q·kᵀ·scale by the fused kernels, and its derivative by plain products.
+
+    With P = softmax(s): dP = P∘(ds − Σ P∘ds), and dP·v + P·dv.
+    """
+    (q, dq), (k, dk), (v, dv) = (forward_ad.unpack_dual(tensor) for tensor in (query, key, value))
+    scale = how.pop("scale", None) or q.shape[-1] ** -0.5
+    if dq is None or dk is None or dv is None or attn_mask is not None or dropout_p or any(how.values()):
+        return None
+    with sdpa_kernel(_FUSED):
+        out = F.scaled_dot_product_attention(q, k, v, scale=scale)
+    with torch.no_grad():
+        wide = torch.float32 if q.dtype in (torch.bfloat16, torch.float16) else q.dtype
+        p = torch.softmax((q @ k.mT).to(wide) * scale, dim=-1)
+        ds = (dq @ k.mT + q @ dk.mT).to(wide) * scale
+        dp = p * (ds - (p * ds).sum(dim=-1, keepdim=True))
+        moved = dp.to(v.dtype) @ v + p.to(v.dtype) @ dv
+    return out, moved.to(out.dtype)
 
 
 def _as_autocast_does(tensor: Tensor) -> Tensor:
