@@ -142,16 +142,27 @@ def test_other_directions_than_those_of_the_pass_are_refused() -> None:
         found[1].along(found[0], {"input": torch.rand(3, 2, 4)})
 
 
+MASK = torch.ones(4, 4).tril().bool()
+
+
 @pytest.mark.parametrize(
-    "how", [{}, {"scale": 0.3}, {"is_causal": True}, {"attn_mask": torch.ones(4, 4).tril().bool()}]
+    ("given", "how"),
+    [
+        ((), {}),
+        ((), {"scale": 0.3}),
+        ((), {"is_causal": True}),
+        ((), {"attn_mask": MASK}),
+        ((MASK, 0.0), {}),
+        ((None, 0.0, True), {}),
+    ],
 )
-def test_attention_of_every_kind(how: dict[str, Any]) -> None:
+def test_attention_of_every_kind(given: tuple[Any, ...], how: dict[str, Any]) -> None:
     """By the rule of our own, and with masks by torch's."""
 
     class Attends(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             q, k, v = x.unflatten(1, (3, 4, 2)).unbind(1)
-            return nn.functional.scaled_dot_product_attention(q, k.tanh(), v.square(), **how).flatten(1)
+            return nn.functional.scaled_dot_product_attention(q, k.tanh(), v.square(), *given, **how).flatten(1)
 
     x, u = torch.randn(5, 24, dtype=torch.float64), torch.randn(2, 5, 24, dtype=torch.float64)
     network = Attends()

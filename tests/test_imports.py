@@ -21,6 +21,7 @@ SOURCE = ROOT / "src" / "widemargin"
 # The design's order, from the bottom up. A room imports from its own rung and the rungs below, and no ring may form.
 LADDER: tuple[tuple[str, ...], ...] = (
     (
+        "gpu",
         "types",
         "looking",
         "norms",

@@ -25,6 +25,7 @@ from widemargin import places
 from widemargin.along import pushed
 from widemargin.places import INPUT, At
 
+_HALF = (torch.float16, torch.bfloat16)
 _FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]
 
 _refused: WeakSet[nn.Module] = WeakSet()
@@ -149,20 +150,29 @@ def _layer_norm(
 
 
 def _attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, **how: Any
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> tuple[Tensor, Tensor] | None:
     """softmax(s)·v of s = q·kᵀ·scale by the fused kernels, and its derivative by plain products.
 
     With P = softmax(s): dP = P∘(ds − Σ P∘ds), and dP·v + P·dv.
     """
     (q, dq), (k, dk), (v, dv) = (forward_ad.unpack_dual(tensor) for tensor in (query, key, value))
-    scale = how.pop("scale", None) or q.shape[-1] ** -0.5
-    if dq is None or dk is None or dv is None or attn_mask is not None or dropout_p or any(how.values()):
+    is_plain = attn_mask is None and not dropout_p and not is_causal and not enable_gqa
+    if dq is None or dk is None or dv is None or not is_plain:
         return None
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
     with sdpa_kernel(_FUSED):
         out = F.scaled_dot_product_attention(q, k, v, scale=scale)
     with torch.no_grad():
-        wide = torch.float32 if q.dtype in (torch.bfloat16, torch.float16) else q.dtype
+        wide = torch.float32 if q.dtype in _HALF else q.dtype
         p = torch.softmax((q @ k.mT).to(wide) * scale, dim=-1)
         ds = (dq @ k.mT + q @ dk.mT).to(wide) * scale
         dp = p * (ds - (p * ds).sum(dim=-1, keepdim=True))
@@ -173,7 +183,7 @@ def _attention(
 def _as_autocast_does(tensor: Tensor) -> Tensor:
     """Norms are taken in float32 on a GPU, where everything else may be in half precision."""
     kind = tensor.device.type
-    half = tensor.dtype in (torch.bfloat16, torch.float16)
+    half = tensor.dtype in _HALF
     return tensor.float() if half and kind == "cuda" and torch.is_autocast_enabled(kind) else tensor
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from widemargin.gpu import is_recording
 from widemargin.types import check_finite, check_scores_and_labels, is_binary, unlooked
 
 
@@ -34,7 +35,7 @@ class Looked:
         self._event: torch.cuda.Event | None = None
         with unlooked():
             check_scores_and_labels(scores, labels)
-        if labels.is_cuda and torch.cuda.is_current_stream_capturing():
+        if is_recording(labels.device):
             return
         if not is_slow(labels) or is_binary(scores) or labels.is_floating_point() or labels.dtype == torch.bool:
             self._raise()

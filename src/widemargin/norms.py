@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
-import importlib.util
 import math
 import numbers
 from collections.abc import Callable, Sequence
@@ -14,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from widemargin import gpu
 from widemargin.types import PerExample
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -43,7 +42,7 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     0.
     """
     check_p(p)
-    if p == 2 and x.is_cuda and has_triton():
+    if p == 2 and x.is_cuda and gpu.has_triton():
         from widemargin import norms_fused
 
         if norms_fused.is_for(x):
@@ -60,12 +59,6 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     span = torch.finfo(rows.dtype)
     unit = torch.linalg.vector_norm(rows.detach(), math.inf, dim=1, keepdim=True).clamp_(span.tiny, span.max)
     return torch.linalg.vector_norm(rows / unit, p, dim=1) * unit[:, 0]
-
-
-@functools.cache
-def has_triton() -> bool:
-    """Whether there is Triton, in which kernels for GPUs are written."""
-    return importlib.util.find_spec("triton") is not None
 
 
 def frobenius(weight: Tensor) -> Tensor:

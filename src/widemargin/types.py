@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
+from widemargin.gpu import is_recording
+
 Scores: TypeAlias = Float[Tensor, "batch classes"] | Float[Tensor, " batch"]
 """What a classifier answers: one score per class, or one score for a binary network."""
 
@@ -97,7 +99,7 @@ def unlooked(is_so: bool = True) -> Iterator[None]:
 
 def _is_unlooked(tensor: Tensor) -> bool:
     """Whether nobody is to look at values: someone else does, or a CUDA graph is being recorded and there are none."""
-    return _SKIPS.get() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+    return _SKIPS.get() or is_recording(tensor.device)
 
 
 def _check_signs(labels: Tensor) -> None:

@@ -10,7 +10,7 @@ from studies import tiny
 from widemargin.studies import catalog, samples, values
 from widemargin.studies.effects import Order
 from widemargin.studies.run import plan_of
-from widemargin.studies.schema import Claim, Scale
+from widemargin.studies.schema import Claim, Scale, grid
 from widemargin.studies.settings import digest
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context
@@ -25,6 +25,16 @@ def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None
     assert plan.settings(noisy, {"x": 1.0}) == {"noise": 0.5, "x": 1.0, "y": 1.0}
     with pytest.raises(ValueError, match="has of_values of 'nois', expected one of"):
         tiny.study(scale=Scale(minutes=1, of_values={"nois": {}}))
+
+
+def test_a_search_may_share_one_of_two_axes() -> None:
+    """Chosen at noise 0.1 for every noise, but for each size by itself."""
+    both = {"axes": {"noise": "noise", "size": "size"}, "conditions": grid(noise=(0.0, 0.1), size=(1, 2))}
+    scale = Scale(minutes=1, cells=2, search_at={"noise": 0.1})
+    plan = plan_of(tiny.study(scale=scale, **both), "budget")
+    searched = [(at.condition, place.condition) for place in plan.places() if (at := plan.searched(place)) is not None]
+    assert len(searched) == 8
+    assert all(at == {"noise": 0.1, "size": own["size"]} for at, own in searched)
 
 
 def test_a_kept_search_is_found_by_another_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -416,26 +416,6 @@ def assert_close(model: nn.Module, wanted: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 6, 32, 32), (2, 3, 40, 41), (1, 2, 3, 4, 5)])
-def test_the_sums_of_a_group_norm_by_a_kernel(shape: tuple[int, ...]) -> None:
-    from widemargin.training import backward_kernels
-
-    torch.manual_seed(0)
-    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
-    g = torch.randn(shape, dtype=torch.float64)
-    affine = torch.ones(shape[1], dtype=torch.float64, requires_grad=True)
-    groups = 1 if shape[1] % 2 else 2
-    mean = x.detach().reshape(shape[0], groups, -1).mean(2)
-    rstd = (x.detach().reshape(shape[0], groups, -1).var(2, unbiased=False) + 1e-5).rsqrt()
-    found = backward_kernels.sums(*(t.detach().float().cuda() for t in (g, x, mean, rstd))).cpu().double()
-    for k in range(shape[0]):
-        out = nn.functional.group_norm(x[k : k + 1], groups, affine)
-        (gamma,) = torch.autograd.grad(out, affine, g[k : k + 1])
-        torch.testing.assert_close(found[0, k], gamma, rtol=1e-4, atol=1e-3)
-    torch.testing.assert_close(found[1], g.sum(list(range(2, len(shape)))), rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("wrong", ["labels", "scores"])
 def test_a_gpu_is_not_waited_for_and_still_says_what_is_wrong(wrong: str, channels_last: bool) -> None:
@@ -455,28 +435,6 @@ def test_a_gpu_is_not_waited_for_and_still_says_what_is_wrong(wrong: str, channe
         with pytest.raises(ValueError, match="at index 4"):
             margin_backward(network, loss, x, y, is_replayed=is_replayed)
         assert all(parameter.grad is None for parameter in network.parameters())
-
-
-def test_a_network_of_known_layers_lets_go_of_what_it_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients take the place of activations, and no more memory."""
-    given: list[bool] = []
-    plain = torch.autograd.grad
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        given.append(kwargs.get("retain_graph", False))
-        return plain(*args, **kwargs)
-
-    torch.manual_seed(0)
-    x, y = torch.randn(6, 2, 6, 6), torch.tensor([0, 1, 2, 0, 1, 2])
-    norm = {True: nn.GroupNorm(2, 4), False: nn.PReLU(4)}
-    for is_known, layer in norm.items():
-        network = nn.Sequential(nn.Conv2d(2, 4, 3), layer, nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
-        margin_backward(network, MarginLoss(), x, y)
-        given.clear()
-        monkeypatch.setattr(torch.autograd, "grad", watched)
-        margin_backward(network, MarginLoss(), x, y)
-        monkeypatch.undo()
-        assert given[0] is not is_known
 
 
 def test_a_class_chosen_by_a_probe_is_split_under_autocast_too() -> None:

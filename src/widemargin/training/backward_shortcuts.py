@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from widemargin import norms
+from widemargin import gpu
 
 # A node of autograd, whose saved tensors its type does not tell.
 Node = Any
@@ -157,5 +157,5 @@ def _is_for_kernel(gradient: Tensor, x: Tensor) -> bool:
         and gradient.dtype == x.dtype == torch.float32
         and gradient.is_contiguous()
         and x.is_contiguous()
-        and norms.has_triton()
+        and gpu.has_triton()
     )

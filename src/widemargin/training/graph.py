@@ -129,11 +129,6 @@ def why_no_graph(task: Task, source: Source, place: Place) -> str | None:
     return why_not(place.device)
 
 
-def is_recording(device: torch.device) -> bool:
-    """Whether a graph is being recorded on that device, so that there are no numbers to look at."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-
-
 @contextmanager
 def last_scores(model: nn.Module) -> Iterator[list[Tensor]]:
     """The scores of the latest forward pass inside the `with` block, in a list."""

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.data import batches, load
+from widemargin.gpu import is_recording
 from widemargin.losses.margin import MarginLoss
 from widemargin.modes import evaluating
 from widemargin.progress import track
 from widemargin.training import checkpoint, parallel
 from widemargin.training.backward import margin_backward
-from widemargin.training.graph import Static, is_recording, last_scores, why_no_graph
+from widemargin.training.graph import Static, last_scores, why_no_graph
 from widemargin.training.history import Gauge, Row, call
 from widemargin.training.randomness import given_back, seed_all
 from widemargin.training.settings import describe

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.norms import has_triton
+from widemargin.gpu import has_triton
 from widemargin.training.population.lowered import lowered
 
 Convolutions: TypeAlias = Literal["grouped", "matmul", "fused"]
