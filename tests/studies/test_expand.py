@@ -29,9 +29,9 @@ def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None
 
 def test_a_search_may_share_one_of_two_axes() -> None:
     """Chosen at noise 0.1 for every noise, but for each size by itself."""
-    both = {"axes": {"noise": "noise", "size": "size"}, "conditions": grid(noise=(0.0, 0.1), size=(1, 2))}
     scale = Scale(minutes=1, cells=2, search_at={"noise": 0.1})
-    plan = plan_of(tiny.study(scale=scale, **both), "budget")
+    axes, conditions = {"noise": "noise", "size": "size"}, grid(noise=(0.0, 0.1), size=(1, 2))
+    plan = plan_of(tiny.study(scale=scale, axes=axes, conditions=conditions), "budget")
     searched = [(at.condition, place.condition) for place in plan.places() if (at := plan.searched(place)) is not None]
     assert len(searched) == 8
     assert all(at == {"noise": 0.1, "size": own["size"]} for at, own in searched)
