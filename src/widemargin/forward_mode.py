@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from widemargin import places
+from widemargin import forward_norms, places
 from widemargin.along import pushed
 from widemargin.places import INPUT, At
 
@@ -112,7 +112,7 @@ def _group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor] | None:
-    """The derivative of x ↦ (x − mean)/std is a symmetric matrix: the kernel of the backward pass applies it too."""
+    """By an operation of our own for all directions at once."""
     if value.ndim < 2:
         return None
     value, along = _as_autocast_does(value).contiguous(), _as_autocast_does(along).contiguous()
@@ -120,12 +120,9 @@ def _group_norm(
     sizes = batch, channels, math.prod(value.shape[2:]), num_groups
     out, mean, rstd = torch.ops.aten.native_group_norm(value, weight, bias, *sizes, eps)
     with torch.no_grad():
-        (moved, *_rest) = torch.ops.aten.native_group_norm_backward(
-            along, value, mean, rstd, None, *sizes, [True, False, False]
-        )
-        if weight is not None:
-            moved = moved * weight.view(-1, *[1] * (value.ndim - 2))
-    return out, moved
+        rows = (batch, channels, -1)
+        moved = forward_norms.along(along.reshape(rows), value.reshape(rows), mean, rstd, weight)
+    return out, moved.reshape(value.shape)
 
 
 def _layer_norm(
@@ -142,11 +139,16 @@ def _layer_norm(
     shape = list(normalized_shape)
     out, mean, rstd = torch.ops.aten.native_layer_norm(value, shape, weight, bias, eps)
     with torch.no_grad():
-        (moved, *_rest) = torch.ops.aten.native_layer_norm_backward(
-            along, value, shape, mean, rstd, None, None, [True, False, False]
+        rows = (mean.numel(), math.prod(shape), 1)
+        alone = (mean.numel(), 1)
+        moved = forward_norms.along(
+            along.reshape(rows),
+            value.reshape(rows),
+            mean.reshape(alone),
+            rstd.reshape(alone),
+            None if weight is None else weight.flatten(),
         )
-        moved = moved if weight is None else moved * weight
-    return out, moved
+    return out, moved.reshape(value.shape)
 
 
 def _attention(
