@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 import zoo
-from widemargin import margins, places
+from widemargin import forward_mode, margins, places
+from widemargin.bench.transformer import VisionTransformer
+from widemargin.losses import MarginLoss
 from widemargin.margins import normalized
 
 DEVICE = "cuda"
@@ -72,3 +74,25 @@ def test_normalized() -> None:
     expected = normalized.spectral(network, x, y)
     measured = normalized.spectral(network.to(DEVICE), x.to(DEVICE), y.to(DEVICE))
     torch.testing.assert_close(measured.cpu(), expected, rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize("probes", [1, 3])
+@pytest.mark.parametrize("half", [False, True])
+def test_estimates_of_a_transformer(probes: int, half: bool) -> None:
+    """Forward mode through attention and norms, and the gradient of what it gives."""
+    torch.manual_seed(0)
+    here = VisionTransformer(size=16, patch=4, width=64, depth=2, heads=2, classes=5)
+    there = copy.deepcopy(here).to(DEVICE)
+    x, y = torch.rand(6, 3, 16, 16), torch.arange(6) % 5
+    u = torch.randn(probes, *x.shape)
+    loss = MarginLoss(classes="all", probes=probes, aggregate="max" if probes == 1 else "sum")
+    loss(here, x, y, directions={"input": u}).mean().backward()
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=half):
+        values = loss(there, x.to(DEVICE), y.to(DEVICE), directions={"input": u.to(DEVICE)})
+    values.mean().backward()
+    assert forward_mode.run(there, x.to(DEVICE), u.to(DEVICE)) is not None
+    close = 0.2 if half else 1e-3
+    for a, b in zip(here.parameters(), there.parameters()):
+        assert a.grad is not None
+        assert b.grad is not None
+        assert float((b.grad.cpu() - a.grad).norm()) <= close * float(a.grad.norm()) + 1e-6

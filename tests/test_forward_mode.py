@@ -11,7 +11,7 @@ from widemargin import forward_mode, losses, places
 from widemargin.bench.transformer import VisionTransformer
 
 
-def both(network: nn.Module, x: Tensor, some: int = 2) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
+def both(network: nn.Module, x: Tensor, some: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
     """Scores and their derivatives along directions: by an ordinary pass, and in forward mode."""
     u = {"input": torch.randn(some, *x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(0))}
     torch.manual_seed(0)  # of dropout
@@ -27,9 +27,10 @@ def both(network: nn.Module, x: Tensor, some: int = 2) -> tuple[tuple[Tensor, Te
 
 @pytest.mark.parametrize("entry", [*zoo.ZOO, *zoo.LOGITS, zoo.RECURRENT[1]], ids=str)
 @pytest.mark.parametrize("mode", [False, True])
-def test_the_scores_of_an_ordinary_pass_with_the_derivatives(entry: zoo.Entry, mode: bool) -> None:
+@pytest.mark.parametrize("some", [1, 2])
+def test_the_scores_of_an_ordinary_pass_with_the_derivatives(entry: zoo.Entry, mode: bool, some: int) -> None:
     network, x = entry.network(dtype=torch.float64).train(mode), entry.inputs(dtype=torch.float64)
-    expected, found = both(network, x)
+    expected, found = both(network, x, some)
     if places.mixing_modules(network):
         assert found is None
         return
@@ -38,10 +39,11 @@ def test_the_scores_of_an_ordinary_pass_with_the_derivatives(entry: zoo.Entry, m
     torch.testing.assert_close(found[1], expected[1], rtol=1e-10, atol=1e-13)
 
 
-def test_gradients_of_weights_and_at_the_input_come_with_it() -> None:
+@pytest.mark.parametrize("some", [1, 2])
+def test_gradients_of_weights_and_at_the_input_come_with_it(some: int) -> None:
     entry = zoo.ZOO[3]
     network, x = entry.network(dtype=torch.float64), entry.inputs(dtype=torch.float64)
-    found = forward_mode.run(network, x, torch.randn(2, *x.shape, dtype=torch.float64))
+    found = forward_mode.run(network, x, torch.randn(some, *x.shape, dtype=torch.float64))
     assert found is not None
     scores, at = found
     with places.watch(network, ("input",)) as watched:
@@ -53,7 +55,8 @@ def test_gradients_of_weights_and_at_the_input_come_with_it() -> None:
     )
 
 
-def test_no_convolution_is_taken_for_weights_that_do_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+def test_no_convolution_is_taken_for_weights_that_do_not_move() -> None:
     network, x = (
         nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(2 * 36, 3)),
         torch.rand(2, 1, 8, 8),
@@ -70,10 +73,11 @@ def test_no_convolution_is_taken_for_weights_that_do_not_move(monkeypatch: pytes
     assert calls[1] == 2 * calls[0]
 
 
-def test_torch_s_own_attention_which_has_no_second_derivative() -> None:
+@pytest.mark.parametrize("some", [1, 2])
+def test_torch_s_own_attention_which_has_no_second_derivative(some: int) -> None:
     torch.manual_seed(0)
     network = VisionTransformer(size=8, patch=4, width=8, depth=2, heads=2, classes=3).double()
-    x, u = torch.rand(2, 3, 8, 8, dtype=torch.float64), torch.randn(2, 2, 3, 8, 8, dtype=torch.float64)
+    x, u = torch.rand(2, 3, 8, 8, dtype=torch.float64), torch.randn(some, 2, 3, 8, 8, dtype=torch.float64)
     found = forward_mode.run(network, x, u)
     assert found is not None
     torch.testing.assert_close(found[0], network(x))

@@ -30,6 +30,8 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "along",
         "frozen_batchnorm",
         "forward_mode",
+        "forward_norms",
+        "forward_norms_fused",
         "modes",
         "files",
         "progress",

@@ -26,7 +26,8 @@ from widemargin.along import pushed
 from widemargin.places import INPUT, At
 
 _HALF = (torch.float16, torch.bfloat16)
-_FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]
+_FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]
+"""Without torch's memory-efficient kernel: inside `jvp` it takes its input for one without a gradient."""
 
 _refused: WeakSet[nn.Module] = WeakSet()
 
@@ -39,7 +40,27 @@ def run(model: nn.Module, x: Tensor, directions: Tensor) -> tuple[Tensor, At] | 
     """
     if model in _refused or not is_plain(model, x):
         return None
-    zero = torch.zeros_like(x, requires_grad=True)
+    zero, directions = torch.zeros_like(x, requires_grad=True), directions.to(x.dtype)
+    try:
+        with warnings.catch_warnings(), _Rules(), sdpa_kernel(SDPBackend.MATH):  # fused has no rule of torch's
+            warnings.filterwarnings("error", message=".*performance drop")  # a loop, operation by operation
+            warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own
+            scores, along = (_one if len(directions) == 1 else _many)(model, x, zero, directions)
+    except (RuntimeError, UserWarning):
+        _refused.add(model)
+        return None
+    return scores, _Along(zero, scores, along.detach())
+
+
+def _one(model: nn.Module, x: Tensor, zero: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+    """By dual numbers as they are: `jvp` and `vmap` would wrap every tensor twice, and a GPU would wait for that."""
+    with forward_ad.dual_level():
+        scores = places.scores_of(model(x + forward_ad.make_dual(zero, directions[0])))
+        scores, along = forward_ad.unpack_dual(scores)
+    return scores, (torch.zeros_like(scores) if along is None else along)[None]
+
+
+def _many(model: nn.Module, x: Tensor, zero: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
     found: list[Tensor] = []
 
     def push(u: Tensor) -> Tensor:
@@ -47,16 +68,9 @@ def run(model: nn.Module, x: Tensor, directions: Tensor) -> tuple[Tensor, At] | 
         found.append(scores)
         return along
 
-    try:
-        with warnings.catch_warnings(), _Rules(), sdpa_kernel(SDPBackend.MATH):  # fused has no rule of torch's
-            warnings.filterwarnings("error", message=".*performance drop")  # a loop, operation by operation
-            warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own
-            along = vmap(push, randomness="same")(directions.to(x.dtype))
-    except (RuntimeError, UserWarning):
-        _refused.add(model)
-        return None
+    along = vmap(push, randomness="same")(directions)
     (scores,) = found
-    return scores, _Along(zero, scores, along.detach())
+    return scores, along
 
 
 def is_plain(model: nn.Module, x: Tensor) -> bool:

@@ -38,10 +38,10 @@ def test_the_models_of_all_mnist_are_trained_once(scale: ScaleName) -> None:
 
 
 @pytest.mark.parametrize("id", ["E2", "E3", "E4"])
-def test_a_budget_is_at_most_250_000_steps(id: str) -> None:
+def test_a_budget_is_at_most_450_000_steps(id: str) -> None:
     plan = _plan(id, "budget")
     finals = [trial for place in plan.places() for trial in plan.final(place, first_cells(plan))]
-    assert sum(trial.settings["steps"] for trial in (*plan.searches(), *finals)) <= 250_000
+    assert sum(trial.settings["steps"] for trial in (*plan.searches(), *finals)) <= 450_000
 
 
 @pytest.mark.parametrize("id", TRAINED)

@@ -99,13 +99,14 @@ E3 = Study(
             minutes=15,
             settings={"steps": 3000},
             of_arms=mnist.one_class(ARMS),
-            seeds=2,
+            seeds=3,
             cells=3,
+            search_seeds=2,
             only={"flips": (0.0, 0.4, 0.8)},
             arms=("cross-entropy", *mnist.ALL_LAYER, "ours l_2"),
             note="cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
-            "input-only arms, 3 search cells instead of 16, 3 noise levels, hinge and two of our arms, 2 seeds; one "
-            "H200, with the engine population",
+            "input-only arms, 3 search cells instead of 16, each with 2 seeds, 3 noise levels, hinge and two of our "
+            "arms; one H200, with the engine workers",
         ),
         "paper": Scale(minutes=12_000, seeds=3, cells=16, note="nothing is cut; one GPU"),
     },

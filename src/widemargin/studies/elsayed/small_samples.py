@@ -76,14 +76,14 @@ E4 = Study(
             minutes=15,
             settings={"steps": 3000},
             of_arms=mnist.one_class(mnist.EIGHT),
-            seeds=2,
+            seeds=6,
             cells=3,
             only={"fraction": (0.00125, 0.01, 0.1)},
             search_at={"fraction": 0.01},
             arms=("cross-entropy", *mnist.ALL_LAYER, "ours l_inf"),
             note="cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
-            "input-only arms, 3 search cells instead of 16, at 1 % only, 3 of 8 shares, hinge and two of our arms, 2 "
-            "seeds; one H200, with the engine population",
+            "input-only arms, 3 search cells instead of 16, at 1 % only, 3 of 8 shares, hinge and two of our arms; one "
+            "H200, with the engine workers",
         ),
         "paper": Scale(minutes=18_000, seeds=3, cells=16, note="nothing is cut; one GPU"),
     },
