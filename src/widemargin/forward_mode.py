@@ -26,8 +26,9 @@ from widemargin.along import pushed
 from widemargin.places import INPUT, At
 
 _HALF = (torch.float16, torch.bfloat16)
-_FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]
-"""Without torch's memory-efficient kernel: inside `jvp` it takes its input for one without a gradient."""
+_FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+"""Not the memory-efficient and the cuDNN kernels: inside `jvp` they take their input for one without a gradient, and do
+not keep what their backward pass needs: it failed (the first) or had NaN for a gradient (the second)."""
 
 _refused: WeakSet[nn.Module] = WeakSet()
 

@@ -43,12 +43,10 @@ O2 = Study(
         "budget": Scale(
             minutes=12,
             settings=data.BUDGET,
-            seeds=3,
+            seeds=5,
             cells=4,
-            search_at=data.BUDGET_SEARCH,
             only={"fraction": (0.00125, 0.01, 1.0)},
-            note="steps cut from 20,000 to 5,000, then fractions to three of nine, then the search to 4 cells at 1 % "
-            "of the training set for all fractions; one GPU",
+            note="steps cut from 20,000 to 5,000, then fractions to three of nine, then the search to 4 cells; one GPU",
         ),
         "paper": Scale(
             minutes=900, seeds=5, cells=6, note="all fractions, each with its own search; one GPU, as populations"
