@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.func import vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
@@ -176,18 +177,18 @@ class At(_Places):
         """The gradients of all columns by one backward pass, or None where torch has no rule for it."""
         count = outputs.shape[1]
         each = torch.eye(count, dtype=outputs.dtype, device=outputs.device)[:, None].expand(count, *outputs.shape)
+        wanted = [self[name] for name in self]
+
+        def back(v: Tensor) -> tuple[Tensor, ...]:
+            return torch.autograd.grad(
+                outputs, wanted, v, retain_graph=True, create_graph=second_order, materialize_grads=True
+            )
+
         try:
             with self._route.frozen(), warnings.catch_warnings():
                 warnings.filterwarnings("error", message=".*performance drop")  # a loop, operation by operation
-                grads = torch.autograd.grad(
-                    outputs,
-                    [self[name] for name in self],
-                    each,
-                    retain_graph=True,
-                    create_graph=second_order,
-                    is_grads_batched=True,
-                    materialize_grads=True,
-                )
+                # Not `is_grads_batched`: its older vmap loses the graph of a custom function that backward calls.
+                grads = vmap(back)(each)
         except (RuntimeError, UserWarning):
             return None
         return {name: self._by_sample(grad, 1) for name, grad in zip(self, grads)}

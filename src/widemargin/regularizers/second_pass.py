@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widemargin.regularizers.convolutions import Twice
+
 
 @contextmanager
 def second_pass(model: nn.Module) -> Iterator[nn.Module]:
@@ -15,11 +17,11 @@ def second_pass(model: nn.Module) -> Iterator[nn.Module]:
 
     BatchNorm in training mode still normalises with the statistics of the batch, but does not count the batch a second
     time in its running statistics. What `torch.compile(network)` gave is taken as it was before: a compiled network has
-    no gradient of a gradient.
+    no gradient of a gradient. Convolutions are those of `convolutions`.
     """
     network = getattr(model, "_orig_mod", model)
     tracking = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
-    with ExitStack() as stack:
+    with Twice(), ExitStack() as stack:
         for module in tracking:
             stack.callback(setattr, module, "track_running_stats", True)
             module.track_running_stats = False
