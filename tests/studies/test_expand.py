@@ -55,7 +55,7 @@ def test_studies_of_odn_share_their_networks_at_budget_scale() -> None:
 
     for id in ("O1", "O5", "O6", "O8"):
         assert trained(id) <= trained("O7"), id
-    assert len(trained("O7") & trained("O2")) == 6 * (4 + 2 * 3)  # the search at 1 %, and both fractions' first cells
+    assert len(trained("O7") & trained("O2")) == 6 * 2 * (4 + 3)  # the searches and first cells of both fractions
 
 
 def test_regularizers_by_name_and_principal_components() -> None:

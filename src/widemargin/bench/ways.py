@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from widemargin import places
+from widemargin import gpu, places
 from widemargin.bench.cases import Case
 from widemargin.losses import MarginLoss
 from widemargin.margins.distance import Linearization
@@ -133,10 +133,7 @@ class Ways:
             self.network.zero_grad(set_to_none=True)
             step()
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with gpu.on_the_side(self.x.device):
             for _ in range(WARM):
                 whole()
-        torch.cuda.current_stream().wait_stream(side)
         return capture(whole, memory(self.x.device))

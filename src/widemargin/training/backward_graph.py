@@ -13,17 +13,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import GradientEdge
 
 from widemargin.training import backward_shortcuts as shortcuts
 
 _LEAF = "torch::autograd::AccumulateGrad"
-_NOTHING = "AliasBackward0"
+_NOTHING = ("AliasBackward0", "torch::autograd::Identity")
 
+Node: TypeAlias = Any  # of autograd; for some of them torch has no class
 Edges: TypeAlias = tuple[tuple[Node | None, int], ...]
 
 
@@ -130,14 +131,15 @@ class Use:
             yield from _gradients(edges, list(scaled.values()), self.leaves, retain_graph=False)
             return
         given = [scaled.get(output) for output in range(len(self.node._input_metadata))]
-        answer = self.node(*given)  # type: ignore[operator]  # nodes can be called, though their type hides it
+        answer = self.node(*given)
         yield from self.passed_on(answer if isinstance(answer, tuple) else (answer,))
 
     def passed_on(self, answers: shortcuts.Answers) -> Iterator[tuple[Tensor, Tensor]]:
         """(parameter, gradient), from the gradients of the node's inputs."""
         for number in self.enters:
             if (found := answers[number]) is not None:
-                yield from _below(*self.node.next_functions[number], found)
+                before, output = self.node.next_functions[number]
+                yield from _below(before, output, found)
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> Graph:
         for node, entering, leaves in found
     ]
     # A pass that carries derivatives along (`forward_mode`) has nodes that do nothing in between.
-    return Graph(uses=uses, names=tuple(name for name in named if name != _NOTHING))
+    return Graph(uses=uses, names=tuple(name for name in named if name not in _NOTHING))
 
 
 def _late_to_early(root: Node) -> dict[Node, Edges]:
@@ -262,7 +264,7 @@ def _leaves_below(nodes: Sequence[Node | None]) -> tuple[Tensor, ...]:
 
 
 def _variable(leaf: Node) -> Tensor:
-    variable: Tensor = leaf.variable  # type: ignore[attr-defined]  # of AccumulateGrad alone
+    variable: Tensor = leaf.variable  # of AccumulateGrad alone
     return variable
 
 
@@ -273,7 +275,7 @@ def _below(node: Node | None, output: int, gradient: Tensor) -> Iterator[tuple[T
     kind = _variable(node) if node.name() == _LEAF else node._input_metadata[output]
     if gradient.dtype != kind.dtype or tuple(gradient.shape) != tuple(kind.shape):
         gradient = gradient.sum_to_size(kind.shape).to(kind.dtype)  # as autograd itself does between nodes
-    if node.name() in ("ToCopyBackward0", "TBackward0", _NOTHING):  # a weight under autocast, or of a linear layer
+    if node.name() in ("ToCopyBackward0", "TBackward0", *_NOTHING):  # a weight under autocast, or of a linear layer
         before, number = node.next_functions[0]
         yield from _below(before, number, gradient.t() if node.name() == "TBackward0" else gradient)
     elif node.name() == _LEAF:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widemargin import places
+from widemargin import gpu, places
 from widemargin.training.population.graph import WARM, capture, memory, why_not
 from widemargin.training.settings import describe
 from widemargin.training.sources import InMemory, Place, Source
@@ -103,11 +103,8 @@ class Static:
         if not self._batch[0].is_cuda:
             answer = self._passes(*self._batch)
         else:
-            side = torch.cuda.Stream(self._batch[0].device)
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
+            with gpu.on_the_side(self._batch[0].device):
                 answer = self._passes(*self._batch)
-            torch.cuda.current_stream().wait_stream(side)
         if not _same(before, _drawn()):
             self.why_not = "it draws random numbers on the CPU, which a graph would repeat"
         return answer
