@@ -44,7 +44,7 @@ def steps(rows: list[dict[str, Any]]) -> alt.Chart:
         x=alt.X(
             "ratio:Q",
             title="a step, relative to cross-entropy's",
-            scale=alt.Scale(type="log", domain=[1, 4.2], nice=False),
+            scale=alt.Scale(type="log", domain=[1, 5], nice=False),
         ),
         y=alt.Y("network:N", sort=[row["label"] for row in rows], title=None),
         color=alt.Color("way:N", sort=list(WAYS.values()), title=None),

@@ -89,8 +89,8 @@ O7 = Study(
             settings=overlay(data.BUDGET, _measure(121)),
             seeds=3,
             cells=4,
-            note="steps cut from 20,000 to 5,000, then the search to 4 cells; the networks are those of O1, O5, O6 and "
-            "O8, and at 1 % of O2; one GPU",
+            note="steps cut from 20,000 to 5,000, then the search to 4 cells; the networks are those of O1, O2, O5, O6 "
+            "and O8; one GPU",
         ),
         "paper": Scale(minutes=600, settings=_measure(121), seeds=5, cells=6, note="one GPU"),
     },
