@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -27,12 +27,14 @@ from torch.func import functional_call
 
 from widemargin import places
 from widemargin.margins.output import differences
-from widemargin.training.backward_graph import Graph, Layout, Use, graph_of
+from widemargin.training.backward_graph import Graph, Layout, Spreads, Use, graph_of
 from widemargin.training.randomness import given_back
 
 WEIGHTS = (1.0, -2.0, 0.5, -1.0, 2.0, -0.5, 4.0, -0.25)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 COARSE = 1e-2
+
+AnyLayout = TypeVar("AnyLayout", bound=Spreads)
 
 _seen: WeakKeyDictionary[nn.Module, dict[Any, Layouts | str]] = WeakKeyDictionary()
 
@@ -71,7 +73,8 @@ def layouts_of(model: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) 
 
 def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
     with given_back(x.device):
-        tensors = _drawn(network, x.device)
+        tensors = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
+        tensors |= drawn(dict(network.named_parameters()), x.device)
         if loss.probes is not None and loss.at == (places.INPUT,):  # its forward pass is one of its own
             scores, at, _ = loss.forward(_With(network, tensors), x)
         else:
@@ -95,7 +98,7 @@ def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> L
     arrived = zip(plain, weighted, strict=True)
     of_uses = []
     for use, real in zip(few.uses, graph.uses, strict=True):
-        found = [_right(*next(arrived), weights) for _ in use.outputs]
+        found = [agreeing(*next(arrived), weights, _layouts(shape, len(weights))) for shape in use.shapes()]
         if not all(found):
             return f"{_named(network, real)} does not treat samples one by one"
         of_uses.append(tuple(zip(found, use.shapes(), strict=True)))
@@ -123,15 +126,15 @@ def _runs(network: nn.Module) -> Iterator[list[str]]:
         yield ran
 
 
-def _right(plain: Tensor | None, weighted: Tensor | None, weights: Tensor) -> tuple[Layout, ...]:
-    """The layouts by which `weighted` is `plain` with the part of each sample times its weight."""
+def agreeing(
+    plain: Tensor | None, weighted: Tensor | None, weights: Tensor, layouts: Iterable[AnyLayout]
+) -> tuple[AnyLayout, ...]:
+    """Those of `layouts` by which `weighted` is `plain` with the part of each sample times its weight."""
     if plain is None or weighted is None or not bool(plain.any()):
         return ()
     slack = TOLERANCE.get(plain.dtype, COARSE) * float(weighted.abs().max())
     return tuple(
-        layout
-        for layout in _layouts(plain.shape, len(weights))
-        if float((plain * layout.factors(weights, plain) - weighted).abs().max()) <= slack
+        layout for layout in layouts if float((plain * layout.factors(weights, plain) - weighted).abs().max()) <= slack
     )
 
 
@@ -144,17 +147,19 @@ def _layouts(shape: Sequence[int], samples: int) -> Iterator[Layout]:
                 yield Layout(dim, each, is_adjacent=False)
 
 
-def _drawn(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
-    """Random parameters, of a size that passes activations on as they are, and a copy of the buffers.
+def drawn(parameters: Mapping[str, Tensor], device: torch.device, *, stacked: bool = False) -> dict[str, Tensor]:
+    """Random tensors in the place of `parameters`, of a size that passes activations on as they are.
 
     Those of one dimension, biases and the weights of norms, are about 1/2, so that ReLUs let something through.
+    `stacked`: they are of several networks, `[networks, ...]`.
     """
     generator = torch.Generator(device=device).manual_seed(0)
-    tensors = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
-    for name, parameter in network.named_parameters():
+    tensors = {}
+    for name, parameter in parameters.items():
         value = parameter.detach().clone()
-        if value.is_floating_point() and value.ndim > 1:
-            value.normal_(std=math.sqrt(2 / max(1, value[0].numel())), generator=generator)
+        own = value.shape[1:] if stacked else value.shape
+        if value.is_floating_point() and len(own) > 1:
+            value.normal_(std=math.sqrt(2 / max(1, math.prod(own[1:]))), generator=generator)
         elif value.is_floating_point():
             value.normal_(mean=0.5, std=0.1, generator=generator)
         tensors[name] = value.requires_grad_(parameter.requires_grad)

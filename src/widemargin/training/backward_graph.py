@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -105,7 +105,7 @@ class Use:
     def parameter_gradients(
         self,
         kept: Sequence[Tensor | None],
-        layouts: Sequence[Layout],
+        layouts: Sequence[Spreads],
         weights: Tensor,
         held: shortcuts.OfGradient | None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -140,6 +140,15 @@ class Use:
             if (found := answers[number]) is not None:
                 before, output = self.node.next_functions[number]
                 yield from _below(before, output, found)
+
+
+@runtime_checkable
+class Spreads(Protocol):
+    """Knows how samples lie in a tensor."""
+
+    def factors(self, weights: Tensor, gradient: Tensor) -> Tensor:
+        """What multiplies the part of every sample of `gradient` by its weight."""
+        ...
 
 
 @dataclass(frozen=True)
