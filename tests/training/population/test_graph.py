@@ -16,7 +16,7 @@ from training.population.one_by_one import BN_CNN, CNN, MLP, difference, network
 from widemargin import losses, regularizers, types
 from widemargin.data import Samples
 from widemargin.training import Adam, Cosine, Exponential, Nero, RmsProp, Sgd, TrainingStopped, population
-from widemargin.training.population import graph
+from widemargin.training.population import graph, split
 
 MARGIN = losses.MarginLoss(penalty=losses.Hinge(gamma=2.0), at=("input", "2"), classes=2, cross_entropy=0.5)
 SUM = regularizers.Jacobian(weight=0.2, form="sum")
@@ -64,6 +64,17 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(graph.Graphs, "passes", noted)
     return seen
+
+
+def test_a_split_backward_is_replayed(device: str, replays: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "LEAST", 0)
+    given, data, loss = networks(CNN, 2), samples(), losses.MarginLoss(at=("input", "2"))
+    setting: dict[str, Any] = {"loss": loss, "optimizer": Sgd(lr=0.05), "steps": 12, "batch_size": 8}
+    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, **setting)
+    assert replays == [3, 4, 6, 7, 9, 10]
+    assert str(done.backward).startswith("split backward" if device in split.DEVICES else "two backwards")
+    for k, network in enumerate(done.networks):
+        assert difference(network, train(given[k], data, seed=3 + k, **setting)[0]) < 1e-8
 
 
 @pytest.mark.parametrize("kind", [MLP, CNN, BN_CNN])

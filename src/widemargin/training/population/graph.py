@@ -112,14 +112,11 @@ class Graphs:
 
     def _passes(self) -> None:
         run = self.run
-        objective, losses = run.objective(run.stack, self.batch, self.keys, run.streams())
-        trained = run.stack.trained()
-        gradients = torch.autograd.grad(objective.sum(), list(trained.values()), allow_unused=True)
-        self.gradients = dict(zip(trained, gradients))
+        self.gradients, losses = run.objective.gradients(run.stack, self.batch, self.keys, run.streams())
         with torch.no_grad():
             bad = ~_finite(run.stack.last_scores, len(run.members))
             self.broken.copy_(torch.where(bad & (self.broken < 0), self.number, self.broken))
-            self.losses = losses.detach()
+            self.losses = losses
 
     def _moves(self) -> None:
         optimizer = self.run.optimizer

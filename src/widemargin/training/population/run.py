@@ -69,14 +69,15 @@ class Run:
         self.step, self.losses = 0, torch.full((len(seeds),), torch.nan, device=plan.device)
         self.graphs: graph.Graphs | None = None
         self.was_recorded, self._warm = False, 0
+        self.backward: str | None = None
 
     def advance(self, done: Callable[[int, Ended], None]) -> None:
         """One step of all networks; those that are below `until` before it are reported to `done`, and left behind."""
         batch, keys = self.table.batch(self.step), self._keys()
         graphs = self._graphs(batch, keys)
-        objective = None
+        gradients = None
         if graphs is None:
-            objective, self.losses = self._objective(batch, keys)
+            gradients, self.losses = self._gradients(batch, keys)
         else:
             self.losses = graphs.passes(batch, keys)
             if self.plan.until is not None or self.step % graph.LOOK_EVERY == 0:
@@ -90,13 +91,11 @@ class Run:
                     done(row, Ended(steps=self.step, loss=float(self.losses[row])))
         if left is None or len(left):
             factor = self.plan.schedule(float(self.step), self.plan.steps)
-            if objective is None:
+            if gradients is None:
                 assert graphs is not None
                 graphs.moves(factor)
             else:
-                trained = self.stack.trained()
-                gradients = torch.autograd.grad(objective.sum(), list(trained.values()), allow_unused=True)
-                self.optimizer.step(trained, dict(zip(trained, gradients)), factor)
+                self.optimizer.step(self.stack.trained(), gradients, factor)
             self.step += 1
         if left is not None:
             self._keep(left)
@@ -135,17 +134,18 @@ class Run:
             return [None] * len(self.keys)
         return [key + self.step * 1_000_003 for key in self.keys]
 
-    def _objective(self, batch: Batch, keys: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    def _gradients(self, batch: Batch, keys: Sequence[Tensor | None]) -> tuple[dict[str, Tensor | None], Tensor]:
         streams = self.streams()
         try:
-            objective, loss = self.objective(self.stack, batch, keys, streams)
+            gradients, losses = self.objective.gradients(self.stack, batch, keys, streams)
         except ValueError:  # losses refuse scores that are not finite: say whose they are, if that is the reason
             self._stop_where_not_finite(batch.x)
             raise
         self._warm += 1
+        self.backward = self.backward or self.objective.backward
         if streams.used and self.no_graph is None:
             self.no_graph = "a loss or regularizer is computed network by network, with generators of its own"
-        return objective, loss.detach()
+        return gradients, losses
 
     def _keep(self, index: Tensor) -> None:
         rows = index.tolist()

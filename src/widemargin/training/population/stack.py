@@ -73,6 +73,12 @@ class Stack:
         }
         self.buffers = {name: value[index] for name, value in self.buffers.items()}
 
+    def holding(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Stack:
+        """The same networks with other tensors; what their passes do to those is not seen here."""
+        other = copy.copy(self)
+        other.parameters, other.buffers = parameters, buffers
+        return other
+
     def write_to(self, number: int, network: nn.Module) -> None:
         """Copy the weights and buffers of network `number` into `network`."""
         with torch.no_grad():

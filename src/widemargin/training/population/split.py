@@ -1,0 +1,165 @@
+"""The split backward of `training.backward`, for the networks of a stack.
+
+The loss of a network depends on its scores through its differences d_k alone, so what arrives at a use of the stacked
+parameters is, of sample k of network n, c_nk times what the pass that gave the slopes had there. Networks have losses
+and scales of their own; that is all in c_nk = ∂(sum of the networks' mean losses)/∂d_nk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from widemargin import norms, places
+from widemargin.losses import MarginLoss
+from widemargin.margins.distance import slope_at
+from widemargin.margins.output import differences
+from widemargin.training import backward_shortcuts as shortcuts
+from widemargin.training.backward_graph import Graph, graph_of
+from widemargin.training.population.batches import Batch
+from widemargin.training.population.split_check import FEW, StackedLayout, StackedLayouts, tried
+from widemargin.training.population.split_shortcuts import of_gradient
+from widemargin.training.population.stack import Stack, StackedAt
+from widemargin.types import check_scores_and_labels, is_binary
+
+DEVICES = ("cpu",)
+"""Where the split is taken: it was not tried on a GPU yet. Nothing but the trial would wait for one."""
+
+LEAST = 2**20
+"""Bytes to keep of a layer, on average, below which two backwards are faster: the split has more operations to start.
+
+On one core, of 8 and of 40 networks, it took 1.02 to 1.16 times as long with up to 0.3 MB (MLPs and grouped
+convolutions; 0.84 with products of patches, whose way back to the activations is dear), and 0.66 to 0.98 with 1.3 MB
+and more.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Split:
+    """A forward pass of a stack that can be split: its graph, and how networks and samples lie in its gradients."""
+
+    graph: Graph
+    layouts: list[list[StackedLayout]]
+
+    def __repr__(self) -> str:
+        return f"split backward: {len(self.graph.uses)} layers, {self.graph.bytes() / 1e6:.3g} MB of gradients kept"
+
+    def gradients(
+        self,
+        loss: MarginLoss,
+        batch: Batch,
+        scores: Tensor,
+        at: StackedAt,
+        penalize: Callable[[Tensor, dict[str, Tensor]], Tensor],
+    ) -> tuple[dict[int, Tensor], Tensor]:
+        """The gradient of the sum of the networks' mean losses, by the id of every parameter, and those means.
+
+        `penalize` gives the means, of differences and slopes `[networks·batch, 1]`.
+        """
+        uses = self.graph.uses
+        held = [of_gradient(use.node, use.enters) for use in uses]
+        retain = any(one is None and not shortcuts.saves_nothing(use.node) for one, use in zip(held, uses))
+        d = differences(scores, batch.flat(), classes=1, read_as=loss.scores)
+        zeros = [at[name] for name in at]
+        wanted: list[Any] = [*zeros, *(edge for use in uses for edge in use.edges)]
+        ones = d.new_ones(()).expand_as(d)
+        found = iter(torch.autograd.grad(d, wanted, ones, retain_graph=retain, allow_unused=True))
+        q, slopes = norms.dual(loss.p), {}
+        for name, zero in zip(at, zeros):
+            gradient = next(found)
+            gradient = (torch.zeros_like(zero) if gradient is None else gradient).flatten(0, 1)
+            slopes[name] = slope_at(name, gradient, q=q, samples=len(d))[:, None]
+        d = d.detach().requires_grad_()
+        means = penalize(d, slopes)
+        (weights,) = torch.autograd.grad(means.sum(), d)
+        weights = weights.view_as(batch.y)
+        sums: dict[int, Tensor] = {}
+        with torch.no_grad():
+            for use, layouts, way in zip(uses, self.layouts, held, strict=True):
+                kept = [next(found) for _ in use.outputs]
+                for leaf, gradient in use.parameter_gradients(kept, layouts, weights, way):
+                    sums[id(leaf)] = sums[id(leaf)] + gradient if id(leaf) in sums else gradient
+        return sums, means.detach()
+
+
+class Splits:
+    """Which passes of a stack can be split; what was found is remembered.
+
+    Layouts are, for the form of the graph. And that there is no split is, for the shape of the batches: two backwards
+    are always right, and need not look at the graph.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, StackedLayouts | str] = {}
+        self._why_not: dict[torch.Size, str] = {}
+
+    def of(
+        self,
+        stack: Stack,
+        losses: Sequence[MarginLoss],
+        batch: Batch,
+        key: Tensor | None,
+        scores: Tensor,
+        at: StackedAt,
+    ) -> Split | str:
+        """How to split this forward pass, or in words why it can't be, or should not be."""
+        if stack.device.type not in DEVICES:
+            return f"the split of a population was not tried on {stack.device.type} yet"
+        if (known := self._why_not.get(batch.x.shape)) is not None:
+            return known
+        found = self._found(stack, losses, batch, key, scores, at)
+        if isinstance(found, str):
+            self._why_not[batch.x.shape] = found
+        return found
+
+    def _found(
+        self,
+        stack: Stack,
+        losses: Sequence[MarginLoss],
+        batch: Batch,
+        key: Tensor | None,
+        scores: Tensor,
+        at: StackedAt,
+    ) -> Split | str:
+        if (never := _never(stack, losses, scores)) is not None:
+            return never
+        graph = graph_of(scores, list(at.values()))
+        if not graph.uses:
+            return "no parameter has a gradient"
+        leaf, count = graph.most_used()
+        if count > 2:  # each of its uses would be gone through twice
+            name = next((name for name, value in stack.parameters.items() if value is leaf), "a tensor")
+            return f"{name!r} is used {count} times"
+        if graph.bytes() < LEAST * len(graph.uses):
+            return f"{graph.bytes() / 1e6:.3g} MB of gradients, so little that the split would take longer"
+        samples = batch.y.shape[1]
+        form = tuple((use.outputs, len(use.leaves)) for use in graph.uses)
+        known = graph.names, form, len(stack), min(samples, FEW), batch.x.shape[2:]
+        if known not in self._known:
+            check_scores_and_labels(scores, batch.flat())  # here, where a label out of range has its number
+            self._known[known] = tried(stack, losses[0], batch, key, graph)
+        layouts = self._known[known]
+        if isinstance(layouts, str):
+            return layouts
+        chosen = layouts.choose(graph, samples)
+        return f"gradients are not of {samples} samples" if chosen is None else Split(graph=graph, layouts=chosen)
+
+
+def _never(stack: Stack, losses: Sequence[MarginLoss], scores: Tensor) -> str | None:
+    """Why the losses or the networks, as they are, rule the split out; or None."""
+    if any(loss.cross_entropy for loss in losses):
+        return "the loss has a cross-entropy term, a second direction at the scores"
+    first = losses[0]
+    if first.second_order:
+        return "the loss has second_order=True, its denominators depend on the weights"
+    others = 1 if is_binary(scores) else scores.shape[1] - 1
+    if (count := others if first.classes == "all" else min(first.classes, others)) > 1:
+        return f"the loss takes {count} classes, each a direction at the scores"
+    if mixing := places.mixing_modules(stack.base):
+        kind = type(stack.base.get_submodule(mixing[0])).__name__
+        return f"{mixing[0]!r} ({kind}) mixes the samples of a batch"
+    return None if scores.grad_fn is not None else "the scores have no gradient"
