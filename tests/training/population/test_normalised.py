@@ -1,4 +1,4 @@
-"""BatchNorm of a stack is that of every network alone."""
+"""BatchNorm and GroupNorm of a stack are those of every network alone."""
 
 from __future__ import annotations
 
@@ -41,6 +41,22 @@ def test_statistics_of_its_own(shape: tuple[int, ...], affine: bool, remembers: 
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     for name in names:
         torch.testing.assert_close(stacked[name], torch.stack([one.state_dict()[name] for one in layers]))
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 3, 2)])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_groups(shape: tuple[int, ...], affine: bool, channels_last: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.GroupNorm(2, 4, affine=affine).double()
+    tensors = {name: torch.rand(3, *p.shape, dtype=torch.float64) + 0.5 for name, p in layer.named_parameters()}
+    x = torch.randn(3, *shape, dtype=torch.float64) * 3 + 1
+    if channels_last and len(shape) == 4:
+        x = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    with by_one_normalisation(layer):
+        found = vmap(lambda own, one: torch.func.functional_call(layer, own, (one,)))(tensors, x)
+    expected = [torch.func.functional_call(layer, {n: p[k] for n, p in tensors.items()}, (x[k],)) for k in range(3)]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-12, atol=1e-12)
 
 
 def test_outside_of_the_block_layers_are_as_they_were() -> None:

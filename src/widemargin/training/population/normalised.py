@@ -1,7 +1,7 @@
-"""BatchNorm of many networks as one: a channel of a network is a channel, so each has statistics of its own.
+"""BatchNorm and GroupNorm of many networks as one: each has statistics, weights and biases of its own.
 
-`vmap` does the same on a CPU, and stops with an error on a GPU (torch 2.11: it asks a tensor inside `vmap` how it lies
-in memory).
+`vmap` does the same where it can. It stops with an error where it has to ask a tensor how it lies in memory: BatchNorm
+on a GPU (torch 2.11), GroupNorm of images with their channels last (torch 2.13).
 """
 
 from __future__ import annotations
@@ -37,15 +37,37 @@ def normalise(
     return out.unflatten(1, (networks, channels)).transpose(0, 1)
 
 
+def normalise_groups(
+    x: Float[Tensor, "networks batch channels ..."],
+    weight: Float[Tensor, "networks channels"] | None,
+    bias: Float[Tensor, "networks channels"] | None,
+    *,
+    groups: int,
+    eps: float,
+) -> Float[Tensor, "networks batch channels ..."]:
+    """`F.group_norm` of every network."""
+    out = F.group_norm(x.flatten(0, 1), groups, eps=eps).view(x.shape)
+    shape = (len(x), 1, x.shape[2], *[1] * (x.ndim - 3))
+    out = out if weight is None else out * weight.view(shape)
+    return out if bias is None else out + bias.view(shape)
+
+
 @contextmanager
 def by_one_normalisation(network: nn.Module) -> Iterator[None]:
-    """Inside the `with` block, and inside `vmap`, the BatchNorm layers of `network` are computed by `normalise`."""
+    """Inside the `with` block, and inside `vmap`, the BatchNorm and GroupNorm layers of `network` are computed here."""
     with ExitStack() as stack:
         for layer in network.modules():
             if isinstance(layer, _BatchNorm):
                 layer.forward = partial(_forward, layer)  # type: ignore[method-assign]
                 stack.callback(delattr, layer, "forward")
+            elif type(layer) is nn.GroupNorm:
+                layer.forward = partial(_forward_groups, layer)  # type: ignore[method-assign]
+                stack.callback(delattr, layer, "forward")
         yield
+
+
+def _forward_groups(layer: nn.GroupNorm, x: Tensor) -> Tensor:
+    return lowered(partial(normalise_groups, groups=layer.num_groups, eps=layer.eps), x, layer.weight, layer.bias)
 
 
 def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:

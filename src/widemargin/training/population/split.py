@@ -32,9 +32,8 @@ DEVICES = ("cpu",)
 LEAST = 2**20
 """Bytes to keep of a layer, on average, below which two backwards are faster: the split has more operations to start.
 
-On one core, of 8 and of 40 networks, it took 1.02 to 1.16 times as long with up to 0.3 MB (MLPs and grouped
-convolutions; 0.84 with products of patches, whose way back to the activations is dear), and 0.66 to 0.98 with 1.3 MB
-and more.
+On one core it took 1.00 to 1.18 times as long with up to 0.3 MB (0.86 with products of patches, whose way back to the
+activations is dear), and 0.70 to 1.00 with 1.3 MB and more (docs/population.md).
 """
 
 
