@@ -17,6 +17,9 @@ from widemargin.training.population.run import Plan, Run
 from widemargin.training.population.split_check import tried
 from widemargin.training.schedules import Constant
 
+ON_A_GPU = pytest.mark.skipif(
+    "cuda" not in split.DEVICES or not torch.cuda.is_available(), reason="no GPU here, or the split is not taken on one"
+)
 HINGE = losses.MarginLoss(penalty=losses.Hinge(gamma=2.0))
 BAND = losses.MarginLoss(penalty=losses.Band(r=2.0, theta=1.0, mu=0.3))
 
@@ -112,7 +115,8 @@ def gap(run: Run) -> float:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(split, "DEVICES", ())
         wanted, losses_wanted = run.objective.gradients(run.stack, batch, keys, run.streams())
-        assert run.objective.backward == "two backwards: the split of a population was not tried on cpu yet"
+        where = run.plan.device.type
+        assert run.objective.backward == f"two backwards: the split of a population was not tried on {where} yet"
     run.objective.backward = line
     assert found.keys() == wanted.keys() == run.stack.trained().keys()
     gaps = [float((losses_found - losses_wanted).abs().max() / losses_wanted.abs().max())]
@@ -274,6 +278,29 @@ def test_the_weights_of_one_by_one(loss: str, form: Any) -> None:
         alone, _, value = train(given[k], data, loss=each[k], seed=k, **setting)
         assert difference(network, alone) < 1e-8
         assert done.losses[k] == pytest.approx(value, rel=1e-8)
+
+
+@ON_A_GPU
+@pytest.mark.parametrize("form", ["grouped", "matmul"])
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_gradients_on_a_gpu(kind: str, form: str) -> None:
+    run = started(NETWORKS[kind](), LOSSES["all"], form, device=torch.device("cuda"))
+    assert gap(run) < 1e-9
+    assert is_split(run)
+
+
+@ON_A_GPU
+@pytest.mark.parametrize("loss", ["hinge", "kinds"])
+def test_recorded_on_a_gpu(loss: str) -> None:
+    """With 40 steps, enough for a CUDA graph."""
+    data, each = samples(), LOSSES[loss]
+    setting: dict[str, Any] = {"loss": each, "optimizer": Sgd(lr=0.02, momentum=0.9), "steps": 40, "batch_size": 8}
+    here = population.fit(networks(CNN), data, chunk=3, convolutions="grouped", device="cpu", **setting)
+    there = population.fit(networks(CNN), data, chunk=3, convolutions="grouped", device="cuda", graph=True, **setting)
+    assert str(there.backward).startswith("split backward: ")
+    assert there.no_graph is None
+    for one, other in zip(here.networks, there.networks):
+        assert difference(one, other.cpu()) < 1e-7
 
 
 def test_other_losses_have_no_line() -> None:
