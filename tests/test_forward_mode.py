@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 import zoo
 from widemargin import forward_mode, losses, places
@@ -175,3 +176,25 @@ def test_attention_of_every_kind(given: tuple[Any, ...], how: dict[str, Any]) ->
     torch.testing.assert_close(found[0].detach(), network(x), rtol=1e-10, atol=1e-12)
     slopes = torch.stack([(network(x + 1e-6 * one) - network(x - 1e-6 * one)) / 2e-6 for one in u])
     torch.testing.assert_close(found[1].along(found[0], {"input": u})["input"], slopes, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_nothing_is_saved_with_a_derivative_of_its_own(approximate: str) -> None:
+    """Saved for the backward pass, a dual number would keep its derivative alive as long."""
+    torch.manual_seed(0)
+    body = [nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.GELU(approximate)]
+    network = nn.Sequential(*body, nn.Flatten(), nn.Linear(64, 3)).double()
+    x = torch.rand(2, 1, 8, 8, dtype=torch.float64)
+    saved: list[bool] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(forward_ad.unpack_dual(tensor).tangent is not None)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        assert forward_mode.run(network, x, torch.randn(1, *x.shape, dtype=torch.float64)) is not None
+    assert len(saved) > 5
+    assert not any(saved)
+    expected, found = both(network, x, 1)
+    assert found is not None
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-10, atol=1e-13)

@@ -118,6 +118,26 @@ def _linear(
     return func(value, weight, bias, **how), moved
 
 
+def _relu(
+    func: Callable[..., Tensor], value: Tensor, along: Tensor, inplace: bool = False
+) -> tuple[Tensor, Tensor] | None:
+    """As the backward pass does it. torch's own would keep, beside what is saved for that, its derivative."""
+    if inplace:
+        return None
+    out = func(value)
+    with torch.no_grad():
+        return out, torch.ops.aten.threshold_backward(along, out, 0)
+
+
+def _gelu(
+    func: Callable[..., Tensor], value: Tensor, along: Tensor, approximate: str = "none"
+) -> tuple[Tensor, Tensor]:
+    """As `_relu`: the derivative of what acts on numbers one by one is the same forwards and backwards."""
+    with torch.no_grad():
+        moved = torch.ops.aten.gelu_backward(along, value, approximate=approximate)
+    return func(value, approximate=approximate), moved
+
+
 def _group_norm(
     _: Callable[..., Tensor],
     value: Tensor,
@@ -206,6 +226,8 @@ def _as_autocast_does(tensor: Tensor) -> Tensor:
 
 _RULES: dict[Any, Callable[..., tuple[Tensor, Tensor] | None]] = {
     **dict.fromkeys((torch.conv1d, torch.conv2d, torch.conv3d, F.linear), _linear),
+    **dict.fromkeys((F.relu, torch.relu, Tensor.relu), _relu),
+    F.gelu: _gelu,
     F.group_norm: _group_norm,
     F.layer_norm: _layer_norm,
 }
@@ -213,6 +235,8 @@ _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "gro
 _NAMES: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((torch.conv1d, torch.conv2d, torch.conv3d), _CONVOLUTION),
     F.linear: ("input", "weight", "bias"),
+    **dict.fromkeys((F.relu, torch.relu, Tensor.relu), ("input", "inplace")),
+    F.gelu: ("input", "approximate"),
     F.group_norm: ("input", "num_groups", "weight", "bias", "eps"),
     F.layer_norm: ("input", "normalized_shape", "weight", "bias", "eps"),
 }
