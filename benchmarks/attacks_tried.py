@@ -58,14 +58,14 @@ def arms() -> tuple[Arm, ...]:
     )
 
 
-def study(steps: int, small: bool) -> Study:
+def study(small: bool) -> Study:
     """The arms above with what E5, E6 and E9 measure."""
     base = declare(
         id="E5", source="elsayed, Fig. 4, 5, 7", title="Tried", question="?", measure=MEASURE, claims=(), figures=()
     )
     scale: ScaleName = "smoke" if small else "budget"
     count = {"count": COUNTS[scale]}
-    settings = {"steps": steps, "measure": [{**one, **count} for one in MEASURE]}
+    settings = {"steps": 4000, "measure": [{**one, **count} for one in MEASURE]}
     if small:
         settings = {**mnist.SMALL, "measure": settings["measure"]}
     every = arms()
@@ -108,7 +108,7 @@ def main() -> None:
     context = Context(device=given.device, root=given.data_root, weights=given.runs / "weights")
     engine = engines.engine("workers", count=given.workers) if given.workers > 1 else engines.one_by_one
     found = run(
-        study(4000, given.small),
+        study(given.small),
         "smoke" if given.small else "budget",
         folder=given.runs,
         context=context,

@@ -29,10 +29,11 @@ from widemargin.losses.margin import MarginLoss
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
 from widemargin.places import At
+from widemargin.training import backward_reasons as reasons
 from widemargin.training import backward_shortcuts as shortcuts
 from widemargin.training.backward_check import Layouts, layouts_of
 from widemargin.training.backward_graph import Graph, Layout, Use, graph_of
-from widemargin.types import Labels, PerClass, PerExample, is_binary
+from widemargin.types import Labels, PerClass, PerExample
 
 LEAST_ON_A_GPU = 2**23
 """Bytes to keep of a layer, on average, below which a GPU waits for its launches: the split has more of them.
@@ -112,17 +113,14 @@ def margin_backward(
 
 def _never(model: nn.Module, loss: MarginLoss, memory: int | None) -> str | None:
     """Why the loss or the network, as they are, rule the split out; or None."""
-    if loss.cross_entropy:
-        return "the loss has a cross-entropy term, a second direction at the scores"
-    if loss.second_order:
-        return "the loss has second_order=True, its denominators depend on the weights"
+    if (reason := reasons.of_loss(loss)) is not None:
+        return reason
     if loss.probes is not None and (loss.aggregate == "sum" or len(loss.at) > 1):
         return "the loss takes several classes, estimated by random directions"
     if memory == 0:
         return "memory=0"
-    if mixing := places.mixing_modules(model):
-        kind = type(model.get_submodule(mixing[0])).__name__
-        return f"{mixing[0]!r} ({kind}) mixes the samples of a batch"
+    if (reason := reasons.of_network(model)) is not None:
+        return reason
     for name, module in model.named_modules():
         if module._backward_hooks or module._backward_pre_hooks:
             return f"{name!r} has a backward hook, which must see the gradients of the loss"
@@ -142,9 +140,8 @@ def _split(
     """The graph of this pass and the layouts of its gradients, or why there is no split of it."""
     if not len(x):
         return "the batch is empty"
-    others = 1 if is_binary(scores) or loss.probes is not None else scores.shape[1] - 1
-    if (count := others if loss.classes == "all" else min(loss.classes, others)) > 1:
-        return f"the loss takes {count} classes, each a direction at the scores"
+    if (reason := reasons.of_classes(loss, scores)) is not None:
+        return reason
     if scores.grad_fn is None:
         return "the scores have no gradient"
     graph = graph_of(scores, list(at.values()))

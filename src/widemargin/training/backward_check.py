@@ -100,7 +100,7 @@ def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> L
     for use, real in zip(few.uses, graph.uses, strict=True):
         found = [agreeing(*next(arrived), weights, _layouts(shape, len(weights))) for shape in use.shapes()]
         if not all(found):
-            return f"{_named(network, real)} does not treat samples one by one"
+            return f"{named(dict(network.named_parameters()), real)} does not treat samples one by one"
         of_uses.append(tuple(zip(found, use.shapes(), strict=True)))
     return Layouts(tuple(of_uses))
 
@@ -166,7 +166,8 @@ def drawn(parameters: Mapping[str, Tensor], device: torch.device, *, stacked: bo
     return tensors
 
 
-def _named(network: nn.Module, use: Use) -> str:
-    names = {id(parameter): name for name, parameter in network.named_parameters()}
+def named(parameters: Mapping[str, Tensor], use: Use) -> str:
+    """A use, by the first of `parameters` that enters it."""
+    names = {id(parameter): name for name, parameter in parameters.items()}
     entering = [names[id(leaf)] for leaf in use.leaves if id(leaf) in names]
     return f"what {entering[0]!r} enters ({use.node.name()})" if entering else f"a layer ({use.node.name()})"

@@ -16,7 +16,7 @@ from widemargin.margins.distance import Linearization, linearize
 from widemargin.regularizers import Jacobian
 from widemargin.training.population.batches import Batch
 from widemargin.training.population.draws import Streams
-from widemargin.training.population.split import Split, Splits
+from widemargin.training.population.split import Pass, Split, Splits
 from widemargin.training.population.stack import Stack
 from widemargin.types import check_finite, check_scores_and_labels
 
@@ -120,10 +120,10 @@ class Objective:
         """One forward pass and a backward pass a class for all; each network's batch has statistics of its own."""
         first, y = self.losses[0], batch.flat()
         scores, at = stack.scores(batch.x, at=first.at, keys=key, statistics=first.statistics)
-        split = self._splits.of(stack, self.losses, batch, key, scores, at)
+        split = self._splits.of(Pass(stack=stack, losses=self.losses, batch=batch, key=key, scores=scores, at=at))
         if isinstance(split, Split):
             self.backward = repr(split)
-            gradients, loss = split.gradients(first, batch, scores, at, self._penalized)
+            gradients, loss = split.gradients(self._penalized)
             return loss, gradients
         self.backward = f"two backwards: {split}"
         lines = linearize(

@@ -14,17 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widemargin import norms, places
+from widemargin import norms
 from widemargin.losses import MarginLoss
 from widemargin.margins.distance import slope_at
 from widemargin.margins.output import differences
+from widemargin.training import backward_reasons as reasons
 from widemargin.training import backward_shortcuts as shortcuts
 from widemargin.training.backward_graph import Graph, graph_of
 from widemargin.training.population.batches import Batch
 from widemargin.training.population.split_check import FEW, StackedLayout, StackedLayouts, tried
 from widemargin.training.population.split_shortcuts import of_gradient
 from widemargin.training.population.stack import Stack, StackedAt
-from widemargin.types import check_scores_and_labels, is_binary
+from widemargin.types import check_scores_and_labels
 
 DEVICES = ("cpu",)
 """Where the split is taken: it was not tried on a GPU yet. Nothing but the trial would wait for one."""
@@ -38,31 +39,38 @@ activations is dear), and 0.70 to 1.00 with 1.3 MB and more (docs/population.md)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Split:
-    """A forward pass of a stack that can be split: its graph, and how networks and samples lie in its gradients."""
+class Pass:
+    """A forward pass of a stack for margin losses, with the key of its dropout masks, before any way back."""
 
+    stack: Stack
+    losses: Sequence[MarginLoss]
+    batch: Batch
+    key: Tensor | None
+    scores: Tensor
+    at: StackedAt
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Split:
+    """A forward pass that can be split: its graph, and how networks and samples lie in its gradients."""
+
+    passed: Pass
     graph: Graph
     layouts: list[list[StackedLayout]]
 
     def __repr__(self) -> str:
         return f"split backward: {len(self.graph.uses)} layers, {self.graph.bytes() / 1e6:.3g} MB of gradients kept"
 
-    def gradients(
-        self,
-        loss: MarginLoss,
-        batch: Batch,
-        scores: Tensor,
-        at: StackedAt,
-        penalize: Callable[[Tensor, dict[str, Tensor]], Tensor],
-    ) -> tuple[dict[int, Tensor], Tensor]:
+    def gradients(self, penalize: Callable[[Tensor, dict[str, Tensor]], Tensor]) -> tuple[dict[int, Tensor], Tensor]:
         """The gradient of the sum of the networks' mean losses, by the id of every parameter, and those means.
 
         `penalize` gives the means, of differences and slopes `[networks·batch, 1]`.
         """
+        loss, batch, at = self.passed.losses[0], self.passed.batch, self.passed.at
         uses = self.graph.uses
         held = [of_gradient(use.node, use.enters) for use in uses]
         retain = any(one is None and not shortcuts.saves_nothing(use.node) for one, use in zip(held, uses))
-        d = differences(scores, batch.flat(), classes=1, read_as=loss.scores)
+        d = differences(self.passed.scores, batch.flat(), classes=1, read_as=loss.scores)
         zeros = [at[name] for name in at]
         wanted: list[Any] = [*zeros, *(edge for use in uses for edge in use.edges)]
         ones = d.new_ones(()).expand_as(d)
@@ -96,37 +104,23 @@ class Splits:
         self._known: dict[Any, StackedLayouts | str] = {}
         self._why_not: dict[torch.Size, str] = {}
 
-    def of(
-        self,
-        stack: Stack,
-        losses: Sequence[MarginLoss],
-        batch: Batch,
-        key: Tensor | None,
-        scores: Tensor,
-        at: StackedAt,
-    ) -> Split | str:
+    def of(self, passed: Pass) -> Split | str:
         """How to split this forward pass, or in words why it can't be, or should not be."""
-        if stack.device.type not in DEVICES:
-            return f"the split of a population was not tried on {stack.device.type} yet"
-        if (known := self._why_not.get(batch.x.shape)) is not None:
+        device, shape = passed.stack.device.type, passed.batch.x.shape
+        if device not in DEVICES:
+            return f"the split of a population was not tried on {device} yet"
+        if (known := self._why_not.get(shape)) is not None:
             return known
-        found = self._found(stack, losses, batch, key, scores, at)
+        found = self._found(passed)
         if isinstance(found, str):
-            self._why_not[batch.x.shape] = found
+            self._why_not[shape] = found
         return found
 
-    def _found(
-        self,
-        stack: Stack,
-        losses: Sequence[MarginLoss],
-        batch: Batch,
-        key: Tensor | None,
-        scores: Tensor,
-        at: StackedAt,
-    ) -> Split | str:
-        if (never := _never(stack, losses, scores)) is not None:
+    def _found(self, passed: Pass) -> Split | str:
+        if (never := _never(passed)) is not None:
             return never
-        graph = graph_of(scores, list(at.values()))
+        stack, batch, scores = passed.stack, passed.batch, passed.scores
+        graph = graph_of(scores, list(passed.at.values()))
         if not graph.uses:
             return "no parameter has a gradient"
         leaf, count = graph.most_used()
@@ -140,25 +134,23 @@ class Splits:
         known = graph.names, form, len(stack), min(samples, FEW), batch.x.shape[2:]
         if known not in self._known:
             check_scores_and_labels(scores, batch.flat())  # here, where a label out of range has its number
-            self._known[known] = tried(stack, losses[0], batch, key, graph)
+            self._known[known] = tried(stack, passed.losses[0], batch, passed.key, graph)
         layouts = self._known[known]
         if isinstance(layouts, str):
             return layouts
         chosen = layouts.choose(graph, samples)
-        return f"gradients are not of {samples} samples" if chosen is None else Split(graph=graph, layouts=chosen)
+        if chosen is None:
+            return f"gradients are not of {samples} samples"
+        return Split(passed=passed, graph=graph, layouts=chosen)
 
 
-def _never(stack: Stack, losses: Sequence[MarginLoss], scores: Tensor) -> str | None:
+def _never(passed: Pass) -> str | None:
     """Why the losses or the networks, as they are, rule the split out; or None."""
-    if any(loss.cross_entropy for loss in losses):
-        return "the loss has a cross-entropy term, a second direction at the scores"
-    first = losses[0]
-    if first.second_order:
-        return "the loss has second_order=True, its denominators depend on the weights"
-    others = 1 if is_binary(scores) else scores.shape[1] - 1
-    if (count := others if first.classes == "all" else min(first.classes, others)) > 1:
-        return f"the loss takes {count} classes, each a direction at the scores"
-    if mixing := places.mixing_modules(stack.base):
-        kind = type(stack.base.get_submodule(mixing[0])).__name__
-        return f"{mixing[0]!r} ({kind}) mixes the samples of a batch"
-    return None if scores.grad_fn is not None else "the scores have no gradient"
+    of_losses = next((reason for loss in passed.losses if (reason := reasons.of_loss(loss)) is not None), None)
+    if of_losses is not None:
+        return of_losses
+    return (
+        reasons.of_classes(passed.losses[0], passed.scores)
+        or reasons.of_network(passed.stack.base)
+        or (None if passed.scores.grad_fn is not None else "the scores have no gradient")
+    )

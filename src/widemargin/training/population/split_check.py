@@ -16,8 +16,8 @@ from torch import Tensor
 
 from widemargin.losses import MarginLoss
 from widemargin.margins.output import differences
-from widemargin.training.backward_check import agreeing, drawn
-from widemargin.training.backward_graph import Graph, Use, graph_of
+from widemargin.training.backward_check import agreeing, drawn, named
+from widemargin.training.backward_graph import Graph, graph_of
 from widemargin.training.population.batches import Batch
 from widemargin.training.population.stack import Stack
 from widemargin.training.randomness import given_back
@@ -107,7 +107,7 @@ def tried(stack: Stack, loss: MarginLoss, batch: Batch, key: Tensor | None, grap
     for use, real in zip(own.uses, graph.uses, strict=True):
         found = [agreeing(*next(arrived), weights, _layouts(shape, len(stack), few)) for shape in use.shapes()]
         if not all(found):
-            return f"{_named(stack, real)} does not treat samples one by one"
+            return f"{named(stack.parameters, real)} does not treat samples one by one"
         of_uses.append(tuple(zip(found, use.shapes(), strict=True)))
     return StackedLayouts(tuple(of_uses), few)
 
@@ -131,9 +131,3 @@ def _layouts(shape: Sequence[int], networks: int, samples: int) -> Iterator[Stac
                 yield StackedLayout(n, k, each, is_adjacent=True)
                 if each > 1 and samples > 1:
                     yield StackedLayout(n, k, each, is_adjacent=False)
-
-
-def _named(stack: Stack, use: Use) -> str:
-    names = {id(parameter): name for name, parameter in stack.parameters.items()}
-    entering = [names[id(leaf)] for leaf in use.leaves if id(leaf) in names]
-    return f"what {entering[0]!r} enters ({use.node.name()})" if entering else f"a layer ({use.node.name()})"
