@@ -1,20 +1,22 @@
-"""The split backward of a population against two backwards, on a CPU: ratios of a step, measured in turns.
+"""The split backward of a population against two backwards: ratios of a step, measured in turns.
 
-    python benchmarks/population_split.py
+    python benchmarks/population_split.py                    # one core of a CPU, processor time
+    python benchmarks/population_split.py --device cuda      # as CUDA graphs and without, wall time, peaks of memory
 
-A hinge of margins at the input and at every layer, for small and larger networks; one core, processor time, so that
-what else the machine does matters little. Both ways are taken whatever the limit below which the library takes two
-backwards (`population.split.LEAST`). Written to results/bench-population-split.json.
+A hinge of margins at the input and at every layer, for small and larger networks. Both ways are taken whatever limit
+the library has for it (`population.split.LEAST`). Rows are printed as they come, and written to
+results/bench-population-split.json, on a GPU results/bench-population-split-cuda.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -49,92 +51,167 @@ def large_cnn() -> nn.Module:
     return models.mnist_cnn(size=28, widths=(16, 32), hidden=(64,))
 
 
-Case = tuple[str, int, Callable[[], nn.Module], tuple[int, ...], int, Convolutions]
-CASES: tuple[Case, ...] = (
-    ("8 MLPs 64-32-32-10", 8, lambda: mlp(64, 32, 32, 10), SMALL, 32, "grouped"),
-    ("8 MLPs 784-100-100-10", 8, lambda: mlp(784, 100, 100, 10), LARGE, 128, "grouped"),
-    ("40 MLPs 784-100-100-10", 40, lambda: mlp(784, 100, 100, 10), LARGE, 128, "grouped"),
-    ("8 MLPs 784-512-512-10", 8, lambda: mlp(784, 512, 512, 10), LARGE, 128, "grouped"),
-    ("8 CNNs of 8×8 images", 8, small_cnn, SMALL, 32, "grouped"),
-    ("8 CNNs of 8×8 images", 8, small_cnn, SMALL, 32, "matmul"),
-    ("40 CNNs of 8×8 images", 40, small_cnn, SMALL, 32, "grouped"),
-    ("8 CNNs of 28×28 images", 8, large_cnn, LARGE, 32, "grouped"),
-    ("8 CNNs of 28×28 images", 8, large_cnn, LARGE, 32, "matmul"),
+def group_norm_cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.GroupNorm(8, 32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.GroupNorm(8, 64), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64 * 49, 10),
+    )  # fmt: skip
+
+
+class Case(NamedTuple):
+    name: str
+    many: int
+    build: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    batch: int
+    convolutions: Convolutions = "grouped"
+
+
+ON_A_CPU = (
+    Case("8 MLPs 64-32-32-10", 8, lambda: mlp(64, 32, 32, 10), SMALL, 32),
+    Case("8 MLPs 784-100-100-10", 8, lambda: mlp(784, 100, 100, 10), LARGE, 128),
+    Case("40 MLPs 784-100-100-10", 40, lambda: mlp(784, 100, 100, 10), LARGE, 128),
+    Case("8 MLPs 784-512-512-10", 8, lambda: mlp(784, 512, 512, 10), LARGE, 128),
+    Case("8 CNNs of 8×8 images", 8, small_cnn, SMALL, 32),
+    Case("8 CNNs of 8×8 images", 8, small_cnn, SMALL, 32, "matmul"),
+    Case("40 CNNs of 8×8 images", 40, small_cnn, SMALL, 32),
+    Case("8 CNNs of 28×28 images", 8, large_cnn, LARGE, 32),
+    Case("8 CNNs of 28×28 images", 8, large_cnn, LARGE, 32, "matmul"),
 )
+ON_A_GPU = (
+    Case("8 MLPs 64-32-32-10", 8, lambda: mlp(64, 32, 32, 10), SMALL, 32),
+    Case("64 MLPs 784-100-100-10", 64, lambda: mlp(784, 100, 100, 10), LARGE, 128),
+    Case("64 MLPs 784-512-512-10", 64, lambda: mlp(784, 512, 512, 10), LARGE, 128),
+    Case("400 MLPs 784-512-512-10", 400, lambda: mlp(784, 512, 512, 10), LARGE, 128),
+    Case("8 CNNs of 8×8 images", 8, small_cnn, SMALL, 32, "fused"),
+    Case("4 MNIST CNNs", 4, models.mnist_cnn, LARGE, 128, "fused"),
+    Case("16 MNIST CNNs", 16, models.mnist_cnn, LARGE, 128, "fused"),
+    Case("64 MNIST CNNs", 64, models.mnist_cnn, LARGE, 128, "fused"),
+    Case("64 MNIST CNNs", 64, models.mnist_cnn, LARGE, 128, "matmul"),
+    Case("64 MNIST CNNs", 64, models.mnist_cnn, LARGE, 128, "grouped"),
+    Case("16 CNNs with group norm", 16, group_norm_cnn, LARGE, 128, "fused"),
+    Case("16 CNNs with group norm", 16, group_norm_cnn, LARGE, 128, "grouped"),
+)
+TAKING = {"split": {"cpu": 0, "cuda": 0}, "two": dict[str, int]()}
+"""By which limits each way is taken."""
 
 
-def run(case: Case, at: tuple[str, ...]) -> Run:
-    _, count, build, shape, batch, form = case
+def run(case: Case, at: tuple[str, ...], device: torch.device, *, graph: bool) -> Run:
     generator = torch.Generator().manual_seed(0)
-    data = Samples(torch.randn(256, *shape, generator=generator), torch.randint(10, (256,), generator=generator))
+    x = torch.randn(256, *case.shape, generator=generator)
+    data = Samples(x, torch.randint(10, (256,), generator=generator)).to(device)
     loss = losses.MarginLoss(penalty=losses.Hinge(gamma=1.0), at=at)
     plan = Plan(
-        networks=population.build(build, range(count)),
-        data=[data] * count,
-        losses=[loss] * count,
-        optimizers=[Sgd(lr=1e-3)] * count,
-        seeds=list(range(count)),
+        networks=population.build(case.build, range(case.many)),
+        data=[data] * case.many,
+        losses=[loss] * case.many,
+        optimizers=[Sgd(lr=1e-3)] * case.many,
+        seeds=list(range(case.many)),
         regularizers=(),
         steps=10**9,
-        batch_size=batch,
+        batch_size=case.batch,
         schedule=Constant(),
         until=None,
-        device=torch.device("cpu"),
+        device=device,
+        graph=None if graph else False,
     )
-    return Run(plan, range(count), form)
+    return Run(plan, range(case.many), case.convolutions)
 
 
-def measured(case: Case, at: tuple[str, ...]) -> dict[str, Any]:
+class Way:
+    """A run that is stepped through by one of the two ways, with the time that its steps took."""
+
+    def __init__(self, name: str, of: Run) -> None:
+        self.name, self.run, self.seconds = name, of, list[float]()
+        self.on_gpu = of.plan.device.type == "cuda"
+        self.peak: int | None = None
+
+    def step(self) -> float:
+        split.LEAST = TAKING[self.name]
+        clock = time.perf_counter if self.on_gpu else time.process_time
+        start = clock()
+        self.run.advance(lambda *_: None)
+        if self.on_gpu:
+            torch.cuda.synchronize()
+        return clock() - start
+
+    def warm_up(self) -> float:
+        """The first steps, of which the fourth records a graph, and the time of the last one."""
+        if self.on_gpu:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated() if self.on_gpu else 0
+        took = [self.step() for _ in range(6 if self.on_gpu else 2)][-1]
+        self.peak = torch.cuda.max_memory_allocated() - before if self.on_gpu else None
+        return took
+
+
+def measured(case: Case, at: tuple[str, ...], device: torch.device, *, graph: bool) -> dict[str, Any]:
     """The median over rounds of the ratio of medians; ways take turns, step by step."""
-    runs = {way: run(case, at) for way in ("split", "two")}
-
-    def step(way: str) -> float:
-        split.DEVICES = ("cpu",) if way == "split" else ()
-        start = time.process_time()
-        runs[way].advance(lambda *_: None)
-        return time.process_time() - start
-
-    for _ in range(2):
-        took = sum(step(way) for way in runs)
-    steps = max(2, min(60, int(SECONDS / took / ROUNDS)))
-    ratios, times = [], {way: list[float]() for way in runs}
+    ways = []
+    for name in TAKING:
+        ways.append(Way(name, run(case, at, device, graph=graph)))
+        took = ways[-1].warm_up()
+    steps = max(2, min(60, int(SECONDS / (2 * took) / ROUNDS)))
+    ratios = []
     for _ in range(ROUNDS):
-        turn: dict[str, list[float]] = {way: [] for way in runs}
+        turn: dict[str, list[float]] = {way.name: [] for way in ways}
         for _ in range(steps):
-            for way in runs:
-                turn[way].append(step(way))
+            for way in ways:
+                turn[way.name].append(way.step())
         ratios.append(statistics.median(turn["split"]) / statistics.median(turn["two"]))
-        for way, values in turn.items():
-            times[way] += values
-    said = runs["split"].backward or ""
+        for way in ways:
+            way.seconds += turn[way.name]
+    said = ways[0].run.backward or ""
     assert said.startswith("split backward"), said
+    assert not graph or all(way.run.was_recorded for way in ways)
     layers, megabytes = (float(words.split()[0]) for words in said.removeprefix("split backward: ").split(", "))
-    return {
+    found = {
         "ratio": statistics.median(ratios),
         "from": min(ratios),
         "to": max(ratios),
-        "milliseconds": {way: 1e3 * statistics.median(values) for way, values in times.items()},
+        "milliseconds": {way.name: 1e3 * statistics.median(way.seconds) for way in ways},
         "MB a layer": megabytes / layers,
     }
+    return found | ({"peak MB": {way.name: way.peak / 1e6 for way in ways if way.peak}} if ways[0].on_gpu else {})
+
+
+def row(case: Case, device: torch.device) -> dict[str, Any]:
+    kinds = (nn.Conv2d, nn.Linear, nn.MaxPool2d)
+    layers = tuple(name for name, module in case.build().named_modules() if isinstance(module, kinds))
+    everywhere = ("input", *layers)
+    found = {}
+    for where, at in (("input", ("input",)), ("all", everywhere)):
+        found[where] = measured(case, at, device, graph=device.type == "cuda")
+    if device.type == "cuda":
+        found["all, without a graph"] = measured(case, everywhere, device, graph=False)
+    return {"networks": case.name, "batch": case.batch, "convolutions": case.convolutions, **found}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, help="a file, by default in results/")
+    given = parser.parse_args()
+    device = torch.device(given.device)
+    on_gpu = device.type == "cuda"
     torch.set_num_threads(1)
-    limit, split.LEAST = split.LEAST, 0
-    rows = []
-    for case in CASES:
-        name, _, build, _, batch, form = case
-        kinds = (nn.Conv2d, nn.Linear, nn.MaxPool2d)
-        layers = tuple(name for name, module in build().named_modules() if isinstance(module, kinds))
-        found = {where: measured(case, at) for where, at in (("input", ("input",)), ("all", ("input", *layers)))}
-        rows.append({"networks": name, "batch": batch, "convolutions": form, **found})
-        each = found["input"]["MB a layer"]
-        print(f"{name}, batch {batch}, {form}: {[round(one['ratio'], 2) for one in found.values()]}, {each:.2g} MB")
-    write_json(
-        ROOT / "results/bench-population-split.json",
-        {"what": "a step by the split, relative to two backwards", "limit, bytes a layer": limit, "rows": rows}
-        | {"threads": 1, **provenance("cpu")},
-    )
+    torch.backends.cuda.matmul.allow_tf32 = on_gpu  # as cuDNN's convolutions do by default
+    limit, rows = split.LEAST[device.type], list[dict[str, Any]]()
+    for case in ON_A_GPU if on_gpu else ON_A_CPU:
+        rows.append(row(case, device))
+        ways = [found for found in rows[-1].values() if isinstance(found, dict)]
+        each = ways[0]["MB a layer"]
+        ratios = ", ".join(f"{found['ratio']:.2f}" for found in ways)
+        peaks = f", peak {ways[1]['peak MB']}" if on_gpu else ""
+        label = f"{case.name}, batch {case.batch}, {case.convolutions}"
+        print(f"{label}: {ratios}; {each:.2g} MB a layer{peaks}", flush=True)
+        write_json(
+            given.out or ROOT / f"results/bench-population-split{'-cuda' if on_gpu else ''}.json",
+            {"what": "a step by the split, relative to two backwards", "limit, bytes a layer": limit, "rows": rows}
+            | {"threads": 1, **provenance(device.type)},
+        )
 
 
 if __name__ == "__main__":

@@ -43,6 +43,20 @@ def can_convolve(
     return x.dtype == weight.dtype == torch.float32 and largest < 2**31
 
 
+def is_convolution(node: Any) -> bool:
+    """Whether a node of autograd is a `convolve` of these kernels."""
+    return getattr(node, "_forward_cls", None) is _Convolve
+
+
+def weight_gradient(
+    x: Float[Tensor, "networks batch height width inputs"],
+    gradient: Float[Tensor, "networks batch new_height new_width outputs"],
+    padding: tuple[int, int],
+) -> Float[Tensor, "networks outputs rows columns inputs"]:
+    """That of `convolve`, of the gradient that arrives at its result."""
+    return correlate(_padded(x, padding), gradient.contiguous())
+
+
 def pool(x: Float[Tensor, "images height width channels"]) -> Float[Tensor, "images new_height new_width channels"]:
     """The largest of every 2×2 places, as `F.max_pool2d(…, 2)` of images with their channels last."""
     out: Tensor = _Pool.apply(x)
@@ -122,7 +136,7 @@ class _Correlate(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, gradient: Tensor, padding: tuple[int, int]) -> Tensor:
         ctx.save_for_backward(x, gradient)
         ctx.padding = padding
-        return correlate(_padded(x, padding), gradient.contiguous())
+        return weight_gradient(x, gradient, padding)
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, Tensor | None, None]:

@@ -27,14 +27,12 @@ from widemargin.training.population.split_shortcuts import of_gradient
 from widemargin.training.population.stack import Stack, StackedAt
 from widemargin.types import check_scores_and_labels
 
-DEVICES = ("cpu",)
-"""Where the split is taken: it was not tried on a GPU yet. Nothing but the trial would wait for one."""
-
-LEAST = 2**20
+LEAST = {"cpu": 2**20, "cuda": 0}
 """Bytes to keep of a layer, on average, below which two backwards are faster: the split has more operations to start.
 
-On one core it took 1.00 to 1.18 times as long with up to 0.3 MB (0.86 with products of patches, whose way back to the
-activations is dear), and 0.70 to 1.00 with 1.3 MB and more (docs/population.md).
+On one core of a CPU it took 1.00 to 1.18 times as long with up to 0.3 MB (0.86 with products of patches, whose way back
+to the activations is dear), and 0.70 to 1.00 with 1.3 MB and more (docs/population.md). On other devices than these it
+was not tried.
 """
 
 
@@ -107,7 +105,7 @@ class Splits:
     def of(self, passed: Pass) -> Split | str:
         """How to split this forward pass, or in words why it can't be, or should not be."""
         device, shape = passed.stack.device.type, passed.batch.x.shape
-        if device not in DEVICES:
+        if device not in LEAST:
             return f"the split of a population was not tried on {device} yet"
         if (known := self._why_not.get(shape)) is not None:
             return known
@@ -127,7 +125,7 @@ class Splits:
         if count > 2:  # each of its uses would be gone through twice
             name = next((name for name, value in stack.parameters.items() if value is leaf), "a tensor")
             return f"{name!r} is used {count} times"
-        if graph.bytes() < LEAST * len(graph.uses):
+        if graph.bytes() < LEAST[stack.device.type] * len(graph.uses):
             return f"{graph.bytes() / 1e6:.3g} MB of gradients, so little that the split would take longer"
         samples = batch.y.shape[1]
         form = tuple((use.outputs, len(use.leaves)) for use in graph.uses)

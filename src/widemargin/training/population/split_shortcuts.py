@@ -17,6 +17,8 @@ def of_gradient(node: Node, enters: tuple[int, ...]) -> OfGradient | None:
     if (known := shortcuts.of_gradient(node, enters)) is not None:
         return known
     name = node.name()
+    if name == "_ConvolveBackward" and 0 not in enters:
+        return _fused(node, enters)
     if name == "BmmBackward0":
         return _bmm(node, enters)
     if name == "BaddbmmBackward0" and node._saved_alpha == 1 and node._saved_beta == 1:
@@ -24,6 +26,22 @@ def of_gradient(node: Node, enters: tuple[int, ...]) -> OfGradient | None:
     if len(enters) == 1 and (name == "MulBackward0" or (name == "AddBackward0" and node._saved_alpha == 1)):
         return _broadcast(node, enters[0])
     return None
+
+
+def _fused(node: Node, enters: tuple[int, ...]) -> OfGradient | None:
+    """Of a convolution by `kernels`: images `[networks, batch, height, width, channels]`, weights, a bias."""
+    from widemargin.training.population import kernels  # where there is such a node there is Triton
+
+    if not kernels.is_convolution(node):
+        return None
+    x, padding = node.saved_tensors[0], node.padding
+
+    def answers(gradient: Tensor, factors: Tensor) -> Answers:
+        scaled = gradient * factors
+        weight = kernels.weight_gradient(x, scaled, padding) if 1 in enters else None
+        return None, weight, scaled.sum(dim=(1, 2, 3)) if 2 in enters else None
+
+    return answers
 
 
 def _bmm(node: Node, enters: tuple[int, ...]) -> OfGradient:
