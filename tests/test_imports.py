@@ -22,6 +22,7 @@ SOURCE = ROOT / "src" / "widemargin"
 LADDER: tuple[tuple[str, ...], ...] = (
     (
         "gpu",
+        "asked",
         "types",
         "looking",
         "norms",

@@ -85,6 +85,25 @@ def test_the_regularizer_s_own_gradients(device: str, channels_last: bool, monke
         torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-12)
 
 
+def test_the_first_pass_leaves_the_weights_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks for their gradients there; a backward pass of the regularizer does, of each layer twice at most."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Conv2d(4, 3, 3, bias=False), nn.Flatten(), nn.Linear(12, 3))
+    x, y = torch.rand(2, 1, 6, 6), torch.tensor([0, 1])
+    seen, plain = list[int](), convolutions._How.at_weight
+
+    def noted(*given: Any) -> Tensor:
+        seen.append(1)
+        return plain(*given)
+
+    monkeypatch.setattr(convolutions._How, "at_weight", noted)
+    with Twice(everywhere=True):
+        values = regularizers.Jacobian(weight=1.0, form="sum")(model, x, y)
+    assert not seen
+    values.mean().backward()
+    assert 2 <= len(seen) <= 4
+
+
 def test_where_torch_s_own_is_taken() -> None:
     x, weight = torch.rand(2, 1, 6, 6), torch.rand(1, 1, 3, 3, requires_grad=True)
     with Twice():

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from widemargin.asked import asked, inner
+
 _DIMENSIONS: dict[Any, int] = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 
 
@@ -52,7 +54,8 @@ class Twice(TorchFunctionMode):
         if any(map(torch._C._functorch.is_functorch_wrapped_tensor, (input, weight))):  # networks of a population
             return None
         many = [_each(value, dimensions) for value in (stride, padding, dilation)]
-        return input, weight, bias, _How(many[0], many[1], many[2], groups)
+        how = _How(many[0], many[1], many[2], groups)
+        return inner(input), inner(weight), None if bias is None else inner(bias), how
 
 
 @dataclass(frozen=True)
@@ -102,14 +105,13 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
         x, weight = ctx.saved_tensors
-        of_x = of_weight = of_bias = None
-        if ctx.needs_input_grad[0]:
-            of_x = _AtInput.apply(g, weight, tuple(x.shape), ctx.how)
-        if ctx.needs_input_grad[1]:
-            of_weight = ctx.how.at_weight(g, x, weight)
-        if ctx.needs_input_grad[2]:
-            of_bias = g.sum([0, *range(2, g.ndim)])
-        return of_x, of_weight, of_bias, None
+        wants_x, wants_weight, wants_bias = (*asked(ctx), False)[:3]  # no bias: no word about it
+        return (
+            _AtInput.apply(g, weight, tuple(x.shape), ctx.how) if wants_x else None,
+            ctx.how.at_weight(g, x, weight) if wants_weight else None,
+            g.sum([0, *range(2, g.ndim)]) if wants_bias else None,
+            None,
+        )
 
 
 class _AtInput(torch.autograd.Function):

@@ -304,7 +304,12 @@ def test_fused_convolutions(kind: str, convolutions: int, loss: str, monkeypatch
     assert gap(run) < 2e-5
     assert is_split(run)
     seen, correlate = list[int](), kernels.correlate
-    monkeypatch.setattr(kernels, "correlate", lambda *given: seen.append(1) or correlate(*given))
+
+    def noted(*given: Any) -> Tensor:
+        seen.append(1)
+        return correlate(*given)
+
+    monkeypatch.setattr(kernels, "correlate", noted)
     run.objective.gradients(run.stack, run.table.batch(0), run._keys(), run.streams())
     assert len(seen) == convolutions
 
@@ -321,7 +326,7 @@ def test_recorded_on_a_gpu(loss: str, form: Any, monkeypatch: pytest.MonkeyPatch
     here = population.fit(networks(CNN), data, device="cpu", **setting)
     given = networks(CNN) if exact else [network.float() for network in networks(CNN)]
     setting |= {"convolutions": form, "device": "cuda", "graph": True}
-    there = population.fit(given, Samples(data.x.to(given[0][-1].weight.dtype), data.y), **setting)
+    there = population.fit(given, data if exact else Samples(data.x.float(), data.y), **setting)
     assert str(there.backward).startswith("split backward: ")
     assert there.no_graph is None
     for one, other in zip(here.networks, there.networks):

@@ -22,6 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from widemargin.asked import asked, inner
+
 
 def convolve(
     x: Float[Tensor, "networks batch height width inputs"],
@@ -30,7 +32,7 @@ def convolve(
     padding: tuple[int, int] = (0, 0),
 ) -> Float[Tensor, "networks batch new_height new_width outputs"]:
     """out[k, b, h, w, o] = bias[k, o] + Σ_rci x[k, b, h + r, w + c, i]·weight[k, o, r, c, i], with zeros around x."""
-    out: Tensor = _Convolve.apply(_inner(x), _inner(weight), None if bias is None else _inner(bias), padding)
+    out: Tensor = _Convolve.apply(inner(x), inner(weight), None if bias is None else inner(bias), padding)
     return out
 
 
@@ -120,10 +122,10 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
-        wants_x, wants_weight, wants_bias = (*_wanted(ctx), False)[:3]  # no bias: no word about it
+        wants_x, wants_weight, wants_bias = (*asked(ctx), False)[:3]  # no bias: no word about it
         return (
             _transposed(gradient, weight, ctx.padding) if wants_x else None,
-            _Correlate.apply(x, _inner(gradient), ctx.padding) if wants_weight else None,
+            _Correlate.apply(x, inner(gradient), ctx.padding) if wants_weight else None,
             gradient.sum(dim=(1, 2, 3)) if wants_bias else None,
             None,
         )
@@ -141,7 +143,7 @@ class _Correlate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, gradient = ctx.saved_tensors
-        wants_x, wants_gradient = _wanted(ctx)
+        wants_x, wants_gradient = asked(ctx)
         return (
             _transposed(gradient, weight, ctx.padding) if wants_x else None,
             convolve(x, weight, None, ctx.padding) if wants_gradient else None,
@@ -157,20 +159,6 @@ def _transposed(gradient: Tensor, weight: Tensor, padding: tuple[int, int]) -> T
     rows, columns = weight.shape[2:4]
     around = rows - 1 - padding[0], columns - 1 - padding[1]
     return convolve(gradient, weight.flip(2, 3).transpose(1, 4), None, around)
-
-
-def _inner(tensor: Tensor) -> Tensor:
-    """The tensor itself, but never a leaf, of which autograd does not say whether its gradient is wanted."""
-    return tensor.view_as(tensor) if tensor.requires_grad and tensor.is_leaf else tensor
-
-
-def _wanted(ctx: Any) -> list[bool]:
-    """Which gradients this pass asks for: the gradients of a margin want those of the images alone."""
-    nodes = [node for node, _ in ctx.next_functions]
-    return [
-        needed and node is not None and torch._C._will_engine_execute_node(node)
-        for needed, node in zip(ctx.needs_input_grad, nodes)
-    ]
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
