@@ -29,6 +29,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "norms_fused",
         "places",
         "along",
+        "together",
         "frozen_batchnorm",
         "forward_mode",
         "forward_norms",

@@ -18,31 +18,22 @@ places (and only there: `loss.backward()` still flows through them).
 from __future__ import annotations
 
 import difflib
-import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
+from widemargin import together
 from widemargin.along import pushed
 from widemargin.frozen_batchnorm import Route, freeze
 
 BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
 
 INPUT, OUTPUT = "input", "output"
-
-AT_ONCE = {"cpu": 2**20, "cuda": 2**28}
-"""Numbers that the gradient at the largest activation may have when columns go back together (`At.columns`).
-
-On a CPU one that leaves the cache makes it slower than one column after the other; on a GPU it is memory that counts.
-"""
-
 
 if TYPE_CHECKING:
     _Places = Mapping[str, Tensor]
@@ -115,16 +106,21 @@ class At(_Places):
     def columns(self, outputs: Tensor, *, second_order: bool = False) -> Iterator[dict[str, Tensor]]:
         """`gradients` of every column of `outputs` `[batch, k]`, in order, some at a time: `[some, batch, ...]` each.
 
-        Columns go back together as far as the largest activation allows (`AT_ONCE`), by one backward pass over a batch
+        Columns go back together as far as the largest activation allows (`together`), by one backward pass over a batch
         of cotangents; one by one where an operation of the network has no rule for such a batch.
         """
-        together = outputs.shape[1] > 1 and outputs.requires_grad and not self._is_compiled
-        some = self._at_once(outputs) if together else 1
-        start = 0
+        way, some, start = None, 1, 0
+        if outputs.shape[1] > 1 and outputs.requires_grad and not self._is_compiled:
+            way = together.way(outputs, [self[name] for name in self], second_order=second_order)
+            some = way.some
         while start < outputs.shape[1]:
-            part = outputs[:, start : start + some]
-            found = self._together(part, second_order=second_order) if part.shape[1] > 1 else None
-            if found is None:
+            part, grads = outputs[:, start : start + some], None
+            if way is not None:
+                with self._route.frozen():
+                    grads = way.gradients(part)
+            if grads is not None:
+                found = {name: self._by_sample(grad, 1) for name, grad in zip(self, grads)}
+            else:
                 some, part = 1, part[:, :1]
                 found = {name: g[None] for name, g in self.gradients(part, second_order=second_order).items()}
             yield found
@@ -152,46 +148,6 @@ class At(_Places):
                 "second_order=True needs a gradient of a gradient, which torch.compile does not give: "
                 "pass the network as it was before torch.compile"
             )
-
-    def _at_once(self, outputs: Tensor) -> int:
-        """How many columns go back together: as many as keep the gradient at the largest activation small."""
-        zeros = {id(self[name]) for name in self}
-        largest = 1
-        leads: dict[Any, bool] = {None: False}  # whether a gradient at a place runs through a node
-        stack: list[Any] = [outputs.grad_fn]
-        while stack:
-            node = stack[-1]
-            if node in leads:
-                stack.pop()
-                continue
-            before = [parent for parent, _ in node.next_functions]
-            if ahead := [parent for parent in before if parent not in leads]:
-                stack += ahead
-                continue
-            leads[node] = any(leads[parent] for parent in before) or id(getattr(node, "variable", None)) in zeros
-            if leads[node]:  # a weight, and what is made of it, is as large however many columns there are
-                largest = max(largest, *(math.prod(kind.shape) for kind in node._input_metadata))
-        return max(1, min(outputs.shape[1], AT_ONCE.get(outputs.device.type, AT_ONCE["cpu"]) // largest))
-
-    def _together(self, outputs: Tensor, *, second_order: bool) -> dict[str, Tensor] | None:
-        """The gradients of all columns by one backward pass, or None where torch has no rule for it."""
-        count = outputs.shape[1]
-        each = torch.eye(count, dtype=outputs.dtype, device=outputs.device)[:, None].expand(count, *outputs.shape)
-        wanted = [self[name] for name in self]
-
-        def back(v: Tensor) -> tuple[Tensor, ...]:
-            return torch.autograd.grad(
-                outputs, wanted, v, retain_graph=True, create_graph=second_order, materialize_grads=True
-            )
-
-        try:
-            with self._route.frozen(), warnings.catch_warnings():
-                warnings.filterwarnings("error", message=".*performance drop")  # a loop, operation by operation
-                # Not `is_grads_batched`: its older vmap loses the graph of a custom function that backward calls.
-                grads = vmap(back)(each)
-        except (RuntimeError, UserWarning):
-            return None
-        return {name: self._by_sample(grad, 1) for name, grad in zip(self, grads)}
 
     def _by_sample(self, grad: Tensor, first: int) -> Tensor:
         return grad if self._sample_dims == 1 else grad.flatten(first, first + self._sample_dims - 1)

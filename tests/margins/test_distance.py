@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 import oracles
 import zoo
-from widemargin import margins, places
+from widemargin import margins, places, together
 
 P = (1.0, 1.25, 2.0, 3.0, 10.0, math.inf)
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
@@ -222,7 +222,7 @@ def test_linearize_gives_the_two_halves() -> None:
 def test_one_backward_pass_a_class_serves_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     real = torch.autograd.grad
-    monkeypatch.setattr(places, "AT_ONCE", {"cpu": 1})
+    monkeypatch.setattr(together, "AT_ONCE", {"cpu": 1})
 
     def counting(outputs: Tensor, inputs: list[Tensor], *more: Any, **how: Any) -> Any:
         calls.append(len(inputs))

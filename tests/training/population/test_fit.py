@@ -111,7 +111,8 @@ def test_it_is_fit_with_the_same_seed(case: str) -> None:
         setting["regularizers"] = random
     done = population.fit(given, data, seeds=[3, 4], steps=6, chunk=2, **setting)
     for k, network in enumerate(given):
-        alone = wm.fit(network, data, epochs=2, seed=3 + k, measure_every=None, progress=False, **setting).model
+        here: dict[str, Any] = {"measure_every": None, "progress": False, "accelerator": "cpu"}
+        alone = wm.fit(network, data, epochs=2, seed=3 + k, **here, **setting).model
         assert difference(done.networks[k], alone) < 1e-10
 
 

@@ -92,6 +92,27 @@ def test_the_weights_of_one_by_one(kind: str, case: str, device: str, replays: l
         assert done.losses[k] == pytest.approx(loss, rel=1e-8)
 
 
+@pytest.mark.parametrize("form", ["grouped", "matmul"])
+def test_a_gradient_of_a_gradient_leaves_no_graph_behind(form: Any, device: str, replays: list[int]) -> None:
+    """One that is still there has nodes of the steps before, which wait for the stream that those ran on."""
+    given, data = networks(CNN, 2), samples()
+    setting: dict[str, Any] = {"steps": 12, "batch_size": 8, **CASES["Jacobian"]}
+    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, convolutions=form, **setting)
+    assert replays
+    for k, network in enumerate(done.networks):
+        assert difference(network, train(given[k], data, seed=3 + k, **setting)[0]) < 1e-8
+
+
+def test_small_ones_are_split_where_they_are_recorded(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "LEAST", {"cpu": 2**20, "cuda": 2**20})
+    setting: dict[str, Any] = {"loss": losses.MarginLoss(), "optimizer": Sgd(lr=0.05), "steps": 3, "chunk": 3}
+    lines = [
+        population.fit(networks(MLP), samples(), device=device, graph=g, **setting).backward for g in (True, False)
+    ]
+    assert str(lines[0]).startswith("split backward")
+    assert str(lines[1]).endswith("so little that the split would take longer")
+
+
 def test_dropout_is_drawn_anew_in_every_step(device: str, replays: list[int]) -> None:
     given, data = networks(BN_CNN, 3, dropout=0.5), samples()
     setting: dict[str, Any] = {"loss": MARGIN, "optimizer": Adam(lr=0.01), "steps": 10, "batch_size": None}

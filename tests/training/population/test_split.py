@@ -91,9 +91,10 @@ LOSSES: dict[str, Any] = {
 def started(given: list[nn.Module], loss: Any, form: Any = "grouped", **settings: Any) -> Run:
     """A population before its first step."""
     count = len(given)
+    data = settings.pop("data", samples()).to(settings.get("device", "cpu"))
     setting: dict[str, Any] = {
         "networks": given,
-        "data": [settings.pop("data", samples())] * count,
+        "data": [data] * count,
         "losses": loss if isinstance(loss, list) else [loss] * count,
         "optimizers": [Sgd(lr=0.05)] * count,
         "seeds": list(range(count)),

@@ -25,7 +25,8 @@ class Objective:
     """Losses, one a network, and regularizers, the same for all.
 
     Losses of scores, `Target`, `MarginLoss` and the `Jacobian` regularizer take one pass for all networks; anything
-    else is called network by network. So is a stack of one, which is what training alone does, unless `at_once`.
+    else is called network by network. So is a stack of one, which is what training alone does, unless `at_once`: the
+    steps are to be recorded as a CUDA graph.
     `backward` says how the gradients of margin losses were taken last, and why.
     """
 
@@ -41,7 +42,7 @@ class Objective:
         self.fewest = 1 if at_once else 2
         self.losses, self.regularizers, self.device = list(losses), tuple(regularizers), device
         self.backward: str | None = None
-        self._splits = Splits()
+        self._splits = Splits(is_recorded=at_once)
         self._alphas: Tensor | None = None
         if all(isinstance(loss, Target) for loss in losses):
             self._alphas = _alphas(losses, samples).to(device)

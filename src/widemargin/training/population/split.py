@@ -27,12 +27,13 @@ from widemargin.training.population.split_shortcuts import of_gradient
 from widemargin.training.population.stack import Stack, StackedAt
 from widemargin.types import check_scores_and_labels
 
-LEAST = {"cpu": 2**20, "cuda": 0}
+LEAST = {"cpu": 2**20, "cuda": 2**27}
 """Bytes to keep of a layer, on average, below which two backwards are faster: the split has more operations to start.
 
 On one core of a CPU it took 1.00 to 1.18 times as long with up to 0.3 MB (0.86 with products of patches, whose way back
-to the activations is dear), and 0.70 to 1.00 with 1.3 MB and more (docs/population.md). On other devices than these it
-was not tried.
+to the activations is dear), and 0.70 to 1.00 with 1.3 MB and more. On an H200 it took 1.03 to 1.16 times as long with
+up to 71 MB, and 0.76 to 1.02 with 126 MB and more; as a CUDA graph, where nothing is started, 0.73 to 0.98 however
+small, and there is no limit (docs/population.md). On other devices it was not tried.
 """
 
 
@@ -95,10 +96,11 @@ class Splits:
     """Which passes of a stack can be split; what was found is remembered.
 
     Layouts are, for the form of the graph. And that there is no split is, for the shape of the batches: two backwards
-    are always right, and need not look at the graph.
+    are always right, and need not look at the graph. Where steps are recorded as a CUDA graph, `LEAST` does not count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_recorded: bool) -> None:
+        self._is_recorded = is_recorded
         self._known: dict[Any, StackedLayouts | str] = {}
         self._why_not: dict[torch.Size, str] = {}
 
@@ -125,7 +127,7 @@ class Splits:
         if count > 2:  # each of its uses would be gone through twice
             name = next((name for name, value in stack.parameters.items() if value is leaf), "a tensor")
             return f"{name!r} is used {count} times"
-        if graph.bytes() < LEAST[stack.device.type] * len(graph.uses):
+        if not self._is_recorded and graph.bytes() < LEAST[stack.device.type] * len(graph.uses):
             return f"{graph.bytes() / 1e6:.3g} MB of gradients, so little that the split would take longer"
         samples = batch.y.shape[1]
         form = tuple((use.outputs, len(use.leaves)) for use in graph.uses)
