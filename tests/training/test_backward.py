@@ -27,7 +27,8 @@ from training.cases import network as small
 from training.networks import LOSS, NETWORKS, batch, network
 from widemargin.bench.transformer import VisionTransformer
 from widemargin.losses import Band, CrossEntropy, Hinge, MarginLoss
-from widemargin.training import Backward, backward_check, loop, margin_backward
+from widemargin.training import Backward, backward, backward_check, loop, margin_backward
+from widemargin.training.backward_graph import graph_of
 from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
 
 FORMS = {
@@ -413,6 +414,27 @@ def assert_close(model: nn.Module, wanted: dict[str, Tensor]) -> None:
     for name, gradient in wanted.items():
         error = float((found[name] - gradient).abs().max())
         assert error < 1e-10, f"{name}: {error}"
+
+
+def test_where_launches_would_take_longer_the_graph_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a step that a CUDA graph is made of is split whatever its size."""
+    seen: list[int] = []
+
+    def noted(*given: Any) -> Any:
+        seen.append(1)
+        return graph_of(*given)
+
+    monkeypatch.setattr(backward, "LEAST", {"cpu": 2**20})
+    monkeypatch.setattr(backward, "graph_of", noted)
+    torch.manual_seed(0)
+    network, loss = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double(), MarginLoss()
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
+    for count, rows in ((1, 6), (1, 6), (2, 5)):  # another batch may have more
+        done = margin_backward(network, loss, x[:rows], y[:rows])
+        assert str(done).endswith("MB of gradients, so little that launching the split would take longer")
+        assert len(seen) == count
+    assert margin_backward(network, loss, x, y, is_replayed=True).way == "split"
+    assert margin_backward(network, loss, x, y).way == "two"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -32,15 +33,18 @@ from widemargin.places import At
 from widemargin.training import backward_reasons as reasons
 from widemargin.training import backward_shortcuts as shortcuts
 from widemargin.training.backward_check import Layouts, layouts_of
-from widemargin.training.backward_graph import Graph, Layout, Use, graph_of
+from widemargin.training.backward_graph import Factors, Graph, Layout, Use, graph_of
 from widemargin.types import Labels, PerClass, PerExample
 
-LEAST_ON_A_GPU = 2**23
+LEAST = {"cuda": 2**23}
 """Bytes to keep of a layer, on average, below which a GPU waits for its launches: the split has more of them.
 
 On an H200 the split took longer with 4 MB (MNIST CNN, batch 128) and with 6 MB a layer (WRN-28-10, batch 32), and less
 long with 12 MB (WRN-28-10 in bf16, batch 128). In a CUDA graph nothing waits.
 """
+
+_little: WeakKeyDictionary[nn.Module, dict[Any, str]] = WeakKeyDictionary()
+"""Networks and forms of batches with less than that: two backwards are always right, and need not look at the graph."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -144,6 +148,10 @@ def _split(
         return reason
     if scores.grad_fn is None:
         return "the scores have no gradient"
+    little = _little.setdefault(places.unwrap(model), {})
+    form = x.shape, x.dtype, loss.at, torch.is_autocast_enabled(x.device.type)
+    if form in little and not is_replayed:
+        return little[form]
     graph = graph_of(scores, list(at.values()))
     if not graph.uses:
         return "no parameter has a gradient"
@@ -159,6 +167,10 @@ def _split(
         return f"{_name(model, leaf)} is used {count} times"
     if memory is not None and graph.bytes() > memory:
         return f"{graph.bytes() / 1e6:.3g} MB of gradients to keep, more than memory={memory}"
+    if not is_replayed and graph.bytes() < LEAST.get(x.device.type, 0) * len(graph.uses):
+        said = f"{graph.bytes() / 1e6:.3g} MB of gradients, so little that launching the split would take longer"
+        little[form] = said
+        return said
     layouts = layouts_of(model, loss, x, y, graph)
     if not isinstance(layouts, Layouts):
         return layouts
@@ -166,8 +178,6 @@ def _split(
     if isinstance(chosen, int):
         shapes = [list(shape) for shape in graph.uses[chosen].shapes()]
         return f"gradients of shape {shapes} ({graph.uses[chosen].node.name()}) are not of {len(x)} samples"
-    if x.is_cuda and graph.bytes() < LEAST_ON_A_GPU * len(graph.uses) and not is_replayed:
-        return f"{graph.bytes() / 1e6:.3g} MB of gradients, so little that launching the split would take longer"
     return graph, chosen
 
 
@@ -217,11 +227,12 @@ def _second_pass(
     together: dict[tuple[Layout, torch.dtype], list[tuple[Use, Tensor]]] = {}
     kept.reverse()
     held.reverse()
+    factors = Factors(weights)
     with torch.autocast(weights.device.type, enabled=False):
         for use, ways in zip(graph.uses, layouts, strict=True):  # what was kept and held is let go, use by use
             gradients, way = kept.pop(), held.pop()
             if not use.is_summed:
-                add(use.parameter_gradients(gradients, ways, weights, way))
+                add(use.parameter_gradients(gradients, ways, factors, way))
             elif gradients:
                 assert gradients[0] is not None
                 together.setdefault((ways[0], gradients[0].dtype), []).append((use, gradients[0]))

@@ -23,6 +23,7 @@ from widemargin.training import backward_shortcuts as shortcuts
 
 _LEAF = "torch::autograd::AccumulateGrad"
 _NOTHING = ("AliasBackward0", "torch::autograd::Identity")
+_PASSED_ON = ("ToCopyBackward0", "TBackward0", *_NOTHING)
 
 Node: TypeAlias = Any  # of autograd; for some of them torch has no class
 Edges: TypeAlias = tuple[tuple[Node | None, int], ...]
@@ -106,10 +107,10 @@ class Use:
         self,
         kept: Sequence[Tensor | None],
         layouts: Sequence[Spreads],
-        weights: Tensor,
+        factors: Factors,
         held: shortcuts.OfGradient | None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """(parameter, gradient) for every parameter that enters here, where sample k counts `weights[k]` times.
+        """(parameter, gradient) for every parameter that enters here, where sample k counts so often as `factors` say.
 
         By what `hold` gave. Without it, nothing is computed for the activations either, unless a parameter has other
         uses: autograd would go on from here to those, so that the node is called by itself, and its gradient for the
@@ -119,10 +120,10 @@ class Use:
             return
         if held is not None:
             assert kept[0] is not None
-            yield from self.passed_on(held(kept[0], layouts[0].factors(weights, kept[0])))
+            yield from self.passed_on(held(kept[0], factors.of(kept[0], layouts[0])))
             return
         scaled = {
-            output: gradient * layout.factors(weights, gradient)
+            output: gradient * factors.of(gradient, layout)
             for output, gradient, layout in zip(self.outputs, kept, layouts, strict=True)
             if gradient is not None
         }
@@ -149,6 +150,21 @@ class Spreads(Protocol):
     def factors(self, weights: Tensor, gradient: Tensor) -> Tensor:
         """What multiplies the part of every sample of `gradient` by its weight."""
         ...
+
+
+class Factors:
+    """How often every sample counts, `weights`, as factors of gradients; many layers of a network share a form."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights
+        self._forms: dict[Any, Tensor] = {}
+
+    def of(self, gradient: Tensor, layout: Spreads) -> Tensor:
+        """What multiplies the part of every sample of `gradient` by its weight."""
+        form = layout, gradient.shape, gradient.dtype
+        if form not in self._forms:
+            self._forms[form] = layout.factors(self.weights, gradient)
+        return self._forms[form]
 
 
 @dataclass(frozen=True)
@@ -281,14 +297,17 @@ def _below(node: Node | None, output: int, gradient: Tensor) -> Iterator[tuple[T
     """(parameter, gradient) of what lies below a node that is not active, where `gradient` arrives."""
     if node is None:
         return
-    kind = _variable(node) if node.name() == _LEAF else node._input_metadata[output]
-    if gradient.dtype != kind.dtype or tuple(gradient.shape) != tuple(kind.shape):
-        gradient = gradient.sum_to_size(kind.shape).to(kind.dtype)  # as autograd itself does between nodes
-    if node.name() in ("ToCopyBackward0", "TBackward0", *_NOTHING):  # a weight under autocast, or of a linear layer
-        before, number = node.next_functions[0]
-        yield from _below(before, number, gradient.t() if node.name() == "TBackward0" else gradient)
-    elif node.name() == _LEAF:
+    name = node.name()
+    kind = _variable(node) if name == _LEAF else node._input_metadata[output]
+    if tuple(gradient.shape) != tuple(kind.shape):  # as autograd itself does between nodes
+        gradient = gradient.sum_to_size(kind.shape)
+    if gradient.dtype != kind.dtype:
+        gradient = gradient.to(kind.dtype)
+    if name == _LEAF:
         yield _variable(node), gradient
+    elif name in _PASSED_ON:  # a weight under autocast, or of a linear layer
+        before, number = node.next_functions[0]
+        yield from _below(before, number, gradient.t() if name == "TBackward0" else gradient)
     else:
         yield from _gradients([GradientEdge(node, output)], [gradient], _leaves_below([node]), retain_graph=True)
 

@@ -20,7 +20,7 @@ from widemargin.margins.distance import slope_at
 from widemargin.margins.output import differences
 from widemargin.training import backward_reasons as reasons
 from widemargin.training import backward_shortcuts as shortcuts
-from widemargin.training.backward_graph import Graph, graph_of
+from widemargin.training.backward_graph import Factors, Graph, graph_of
 from widemargin.training.population.batches import Batch
 from widemargin.training.population.split_check import FEW, StackedLayout, StackedLayouts, tried
 from widemargin.training.population.split_shortcuts import of_gradient
@@ -82,12 +82,12 @@ class Split:
         d = d.detach().requires_grad_()
         means = penalize(d, slopes)
         (weights,) = torch.autograd.grad(means.sum(), d)
-        weights = weights.view_as(batch.y)
+        factors = Factors(weights.view_as(batch.y))
         sums: dict[int, Tensor] = {}
         with torch.no_grad():
             for use, layouts, way in zip(uses, self.layouts, held, strict=True):
                 kept = [next(found) for _ in use.outputs]
-                for leaf, gradient in use.parameter_gradients(kept, layouts, weights, way):
+                for leaf, gradient in use.parameter_gradients(kept, layouts, factors, way):
                     sums[id(leaf)] = sums[id(leaf)] + gradient if id(leaf) in sums else gradient
         return sums, means.detach()
 
