@@ -416,6 +416,24 @@ def assert_close(model: nn.Module, wanted: dict[str, Tensor]) -> None:
         assert error < 1e-10, f"{name}: {error}"
 
 
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+def test_group_norm_in_half_precision(form: Any) -> None:
+    """With channels last on a CPU, torch's own gradients of γ and β alone would crash."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    network = network.to(memory_format=form)  # type: ignore[call-overload]
+    x, y = torch.randn(6, 2, 6, 6).to(memory_format=form), torch.tensor([0, 1, 2, 0, 1, 2])
+    found = []
+    for memory in (None, 0):
+        network.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            way = margin_backward(network, MarginLoss(), x, y, memory=memory).way
+        assert way == ("split" if memory is None else "two")
+        found.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
+    for ours, theirs in zip(*found, strict=True):
+        assert float((ours - theirs).abs().max()) < 0.02 * float(theirs.abs().max())
+
+
 def test_where_launches_would_take_longer_the_graph_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a step that a CUDA graph is made of is split whatever its size."""
     seen: list[int] = []

@@ -65,7 +65,7 @@ class Use:
         """The memory of what is kept."""
         kinds = [self.node._input_metadata[output] for output in self.outputs]
         if self.is_summed:
-            return 2 * math.prod(kinds[0].shape[:2]) * int(kinds[0].dtype.itemsize)
+            return 2 * math.prod(kinds[0].shape[:2]) * max(4, kinds[0].dtype.itemsize)
         return sum(math.prod(kind.shape) * kind.dtype.itemsize for kind in kinds)
 
     @property

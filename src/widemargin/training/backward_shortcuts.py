@@ -28,6 +28,9 @@ Answers: TypeAlias = tuple[Tensor | None, ...]
 OfGradient: TypeAlias = Callable[[Tensor, Tensor], Answers]
 
 
+_HALF = (torch.float16, torch.bfloat16)
+
+
 def of_gradient(node: Node, enters: tuple[int, ...]) -> OfGradient | None:
     """What gives the answers of `node` that `enters` names, of the gradient that arrives and the factors of its parts.
 
@@ -123,13 +126,18 @@ def has_sums(node: Node, enters: tuple[int, ...]) -> bool:
     """Whether the gradients of the parameters follow from the two sums of `group_norm_sums`."""
     if node.name() != "NativeGroupNormBackward0" or 0 in enters:
         return False
-    kind = node._input_metadata[0]
-    return len(kind.shape) > 2 and kind.dtype in (torch.float32, torch.float64)
+    return len(node._input_metadata[0].shape) > 2
 
 
 def group_norm_sums(node: Node, gradient: Tensor) -> Tensor:
-    """(γ_kc, β_kc) of the gradient that arrives at a group norm, `[2, batch, channels]`."""
+    """(γ_kc, β_kc) of the gradient that arrives at a group norm, `[2, batch, channels]`, never in half precision.
+
+    torch's own kernel is no choice: of images with their channels last on a CPU it crashes where nobody asks it for the
+    gradient of the images (torch 2.13).
+    """
     x, mean, rstd = node._saved_input, node._saved_result1, node._saved_result2  # the last two [batch, groups]
+    if gradient.dtype in _HALF:
+        gradient, x, mean, rstd = (tensor.float() for tensor in (gradient, x, mean, rstd))
     if _is_for_kernel(gradient, x):
         from widemargin.training import backward_kernels
 
