@@ -36,15 +36,16 @@ from widemargin.training.backward_check import Layouts, layouts_of
 from widemargin.training.backward_graph import Factors, Graph, Layout, Use, graph_of
 from widemargin.types import Labels, PerClass, PerExample
 
-LEAST = {"cuda": 2**23}
-"""Bytes to keep of a layer, on average, below which a GPU waits for its launches: the split has more of them.
+LEAST = {"cuda": 14e9}
+"""`Graph.work` of a layer, on average, below which a GPU waits for its launches: the split has more of them.
 
-On an H200 the split took longer with 4 MB (MNIST CNN, batch 128) and with 6 MB a layer (WRN-28-10, batch 32), and less
-long with 12 MB (WRN-28-10 in bf16, batch 128). In a CUDA graph nothing waits.
+On an H200 the split took longer than two backwards with up to 12.4e9 (WRN-28-10 in float32 with a batch of 32, in bf16
+with one of 64; ViT-S in bf16 with one of 64), about as long with 14.4e9 (ViT-S in bf16, 128), and mostly less long from
+there on (benchmarks/split_or_two.py). In a CUDA graph nothing waits.
 """
 
 _little: WeakKeyDictionary[nn.Module, dict[Any, str]] = WeakKeyDictionary()
-"""Networks and forms of batches with less than that: two backwards are always right, and need not look at the graph."""
+"""Networks and forms of batches with less: two backwards are always right, and need not look at the graph."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -167,10 +168,9 @@ def _split(
         return f"{_name(model, leaf)} is used {count} times"
     if memory is not None and graph.bytes() > memory:
         return f"{graph.bytes() / 1e6:.3g} MB of gradients to keep, more than memory={memory}"
-    if not is_replayed and graph.bytes() < LEAST.get(x.device.type, 0) * len(graph.uses):
-        said = f"{graph.bytes() / 1e6:.3g} MB of gradients, so little that launching the split would take longer"
-        little[form] = said
-        return said
+    if not is_replayed and graph.work() < LEAST.get(x.device.type, 0) * len(graph.uses):
+        little[form] = "layers so small that launching the split would take longer than it saves"
+        return little[form]
     layouts = layouts_of(model, loss, x, y, graph)
     if not isinstance(layouts, Layouts):
         return layouts

@@ -68,6 +68,13 @@ class Use:
             return 2 * math.prod(kinds[0].shape[:2]) * max(4, kinds[0].dtype.itemsize)
         return sum(math.prod(kind.shape) * kind.dtype.itemsize for kind in kinds)
 
+    def work(self) -> int:
+        """Multiply-adds of the gradient of its activations, times the bytes of a number: about the time of a GPU."""
+        weight = max(self.leaves, key=Tensor.numel)
+        each = weight.numel() // len(weight) if weight.ndim > 1 and len(weight) else 1
+        kinds = [self.node._input_metadata[output] for output in self.outputs]
+        return each * sum(math.prod(kind.shape) * int(kind.dtype.itemsize) for kind in kinds)
+
     @property
     def is_hooked(self) -> bool:
         """Whether what is kept is taken by a hook, while the gradient arrives."""
@@ -205,6 +212,10 @@ class Graph:
     def bytes(self) -> int:
         """The memory of all gradients that arrive at the uses."""
         return sum(use.bytes() for use in self.uses)
+
+    def work(self) -> int:
+        """What the split saves: see `Use.work`."""
+        return sum(use.work() for use in self.uses)
 
     def most_used(self) -> tuple[Tensor, int]:
         """The parameter with the most uses, and how many it has."""
