@@ -27,12 +27,12 @@ from widemargin.training.population.split_shortcuts import of_gradient
 from widemargin.training.population.stack import Stack, StackedAt
 from widemargin.types import check_scores_and_labels
 
-LEAST = {"cpu": 2**20, "cuda": 2**27}
+LEAST = {"cpu": 2**20, "cuda": 10**8}
 """Bytes to keep of a layer, on average, below which two backwards are faster: the split has more operations to start.
 
 On one core of a CPU it took 1.00 to 1.18 times as long with up to 0.3 MB (0.86 with products of patches, whose way back
-to the activations is dear), and 0.70 to 1.00 with 1.3 MB and more. On an H200 it took 1.03 to 1.16 times as long with
-up to 71 MB, and 0.76 to 1.02 with 126 MB and more; as a CUDA graph, where nothing is started, 0.73 to 0.98 however
+to the activations is dear), and 0.70 to 1.00 with 1.3 MB and more. On an H200 it took 1.04 to 1.17 times as long with
+up to 71 MB, and 0.77 to 0.91 with 132 MB and more; as a CUDA graph, where nothing is started, 0.74 to 0.97 however
 small, and there is no limit (docs/population.md). On other devices it was not tried.
 """
 
@@ -73,10 +73,10 @@ class Split:
         zeros = [at[name] for name in at]
         wanted: list[Any] = [*zeros, *(edge for use in uses for edge in use.edges)]
         ones = d.new_ones(()).expand_as(d)
-        found = iter(torch.autograd.grad(d, wanted, ones, retain_graph=retain, allow_unused=True))
+        found = list(reversed(torch.autograd.grad(d, wanted, ones, retain_graph=retain, allow_unused=True)))
         q, slopes = norms.dual(loss.p), {}
         for name, zero in zip(at, zeros):
-            gradient = next(found)
+            gradient = found.pop()
             gradient = (torch.zeros_like(zero) if gradient is None else gradient).flatten(0, 1)
             slopes[name] = slope_at(name, gradient, q=q, samples=len(d))[:, None]
         d = d.detach().requires_grad_()
@@ -84,9 +84,10 @@ class Split:
         (weights,) = torch.autograd.grad(means.sum(), d)
         factors = Factors(weights.view_as(batch.y))
         sums: dict[int, Tensor] = {}
+        held.reverse()
         with torch.no_grad():
-            for use, layouts, way in zip(uses, self.layouts, held, strict=True):
-                kept = [next(found) for _ in use.outputs]
+            for use, layouts in zip(uses, self.layouts, strict=True):  # what was kept and held is let go, use by use
+                kept, way = [found.pop() for _ in use.outputs], held.pop()
                 for leaf, gradient in use.parameter_gradients(kept, layouts, factors, way):
                     sums[id(leaf)] = sums[id(leaf)] + gradient if id(leaf) in sums else gradient
         return sums, means.detach()
