@@ -41,7 +41,7 @@ def steps(rows: list[dict[str, Any]]) -> alt.LayerChart:
                 found.append({"network": row["label"], "way": words, **ends})
     base = alt.Chart(alt.Data(values=found)).encode(
         y=alt.Y("network:N", sort=[row["label"] for row in rows], title=None),
-        color=alt.Color("way:N", sort=list(WAYS.values()), title=None),
+        color=alt.Color("way:N", sort=list(WAYS.values()), title=None, legend=alt.Legend(columns=2, labelLimit=260)),
     )
     dots = base.mark_point(filled=True, size=90, opacity=1).encode(
         x=alt.X(
@@ -54,7 +54,9 @@ def steps(rows: list[dict[str, Any]]) -> alt.LayerChart:
     )
     ranges = base.mark_rule().encode(x="low:Q", x2="high:Q")
     goal = alt.Chart(alt.Data(values=[{"x": 1.1}, {"x": 4 / 3}])).mark_rule(strokeDash=[4, 4]).encode(x="x:Q")
-    return alt.layer(goal, ranges, dots).properties(width=420, height=30 * len(rows))
+    return alt.layer(goal, ranges, dots).properties(
+        width=420, height=30 * len(rows), padding={"left": 30, "right": 5, "top": 5, "bottom": 5}
+    )
 
 
 def scaling(rows: list[dict[str, Any]]) -> alt.HConcatChart:
