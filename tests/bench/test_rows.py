@@ -69,7 +69,7 @@ def test_a_row_has_every_way_with_cross_entropy_as_its_unit() -> None:
     assert row["ratio"]["cross-entropy"] == 1
     assert all(took > 0 for took in row["milliseconds"].values())
     assert row["failed"] == {}
-    assert row["said"]["margin_backward"].startswith("split backward")
+    assert row["said"]["margin_backward"] == "two backwards: layers so small that the split would take longer"
 
 
 def test_a_way_that_fails_is_said_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,4 +153,4 @@ def test_steps_of_fit_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         f"{loss}{way}" for loss in ("cross-entropy", "margin loss") for way in ("", ", CUDA graph")
     }
     assert row["ratio"]["cross-entropy"] == 1
-    assert row["said"]["margin loss"].startswith("split backward")
+    assert row["said"]["margin loss"] == "two backwards: layers so small that the split would take longer"

@@ -36,12 +36,14 @@ from widemargin.training.backward_check import Layouts, layouts_of
 from widemargin.training.backward_graph import Factors, Graph, Layout, Use, graph_of
 from widemargin.types import Labels, PerClass, PerExample
 
-LEAST = {"cuda": 14e9}
-"""`Graph.work` of a layer, on average, below which a GPU waits for its launches: the split has more of them.
+LEAST_WORK = {"cuda": 14 * 10**9}
+LEAST_BYTES = {"cpu": 150_000}
+"""`Graph.work`, or bytes to keep, of a layer, on average, below which two backwards are faster.
 
-On an H200 the split took longer than two backwards with up to 12.4e9 (WRN-28-10 in float32 with a batch of 32, in bf16
-with one of 64; ViT-S in bf16 with one of 64), about as long with 14.4e9 (ViT-S in bf16, 128), and mostly less long from
-there on (benchmarks/split_or_two.py). In a CUDA graph nothing waits.
+The split has more operations to start. On an H200 it took longer with a work of up to 12.4e9 (WRN-28-10 in float32 with
+a batch of 32, in bf16 with one of 64; ViT-S in bf16 with one of 64), about as long with 14.4e9 (ViT-S in bf16, 128),
+and mostly less long from there on; in a CUDA graph nothing is started. On one core of a CPU it took up to 1.33 times as
+long below that many bytes (MLPs, CNNs of 8×8 images) and 0.83 to 1.03 times above (benchmarks/split_or_two.py).
 """
 
 _little: WeakKeyDictionary[nn.Module, dict[Any, str]] = WeakKeyDictionary()
@@ -168,8 +170,8 @@ def _split(
         return f"{_name(model, leaf)} is used {count} times"
     if memory is not None and graph.bytes() > memory:
         return f"{graph.bytes() / 1e6:.3g} MB of gradients to keep, more than memory={memory}"
-    if not is_replayed and graph.work() < LEAST.get(x.device.type, 0) * len(graph.uses):
-        little[form] = "layers so small that launching the split would take longer than it saves"
+    if not is_replayed and _is_little(graph, x.device.type):
+        little[form] = "layers so small that the split would take longer"
         return little[form]
     layouts = layouts_of(model, loss, x, y, graph)
     if not isinstance(layouts, Layouts):
@@ -179,6 +181,11 @@ def _split(
         shapes = [list(shape) for shape in graph.uses[chosen].shapes()]
         return f"gradients of shape {shapes} ({graph.uses[chosen].node.name()}) are not of {len(x)} samples"
     return graph, chosen
+
+
+def _is_little(graph: Graph, device: str) -> bool:
+    uses = len(graph.uses)
+    return graph.work() < LEAST_WORK.get(device, 0) * uses or graph.bytes() < LEAST_BYTES.get(device, 0) * uses
 
 
 def _name(model: nn.Module, leaf: Tensor) -> str:
