@@ -125,7 +125,8 @@ def measured(case: Case, device: str) -> dict[str, Any]:
     uses = len(graph.uses)
     each = {"work": graph.work() / uses, "bytes": graph.bytes() / uses}
     del graph, scores, at
-    steps = {"cross-entropy": cross_entropy, "split": partial(ours, None), "two": partial(ours, 0), "autograd": plain}
+    steps: dict[str, Callable[[], None]] = {"cross-entropy": cross_entropy, "autograd": plain}
+    steps |= {"split": partial(ours, None), "two": partial(ours, 0)}
     for _ in range(3):
         took = sum(timed(step) for step in steps.values())
     turns = max(3, min(60, int(SECONDS / took)))

@@ -37,13 +37,14 @@ from widemargin.training.backward_graph import Factors, Graph, Layout, Use, grap
 from widemargin.types import Labels, PerClass, PerExample
 
 LEAST_WORK = {"cuda": 14 * 10**9}
-LEAST_BYTES = {"cpu": 150_000}
+LEAST_BYTES = {"cpu": 100_000}
 """`Graph.work`, or bytes to keep, of a layer, on average, below which two backwards are faster.
 
 The split has more operations to start. On an H200 it took longer with a work of up to 12.4e9 (WRN-28-10 in float32 with
 a batch of 32, in bf16 with one of 64; ViT-S in bf16 with one of 64), about as long with 14.4e9 (ViT-S in bf16, 128),
-and mostly less long from there on; in a CUDA graph nothing is started. On one core of a CPU it took up to 1.33 times as
-long below that many bytes (MLPs, CNNs of 8×8 images) and 0.83 to 1.03 times above (benchmarks/split_or_two.py).
+and mostly less long from there on; in a CUDA graph nothing is started. On one core of a CPU it took 0.97 to 1.36
+times as long below that many bytes (MLPs, CNNs of 8×8 images) and 0.76 to 0.97 times above
+(benchmarks/split_or_two.py).
 """
 
 _little: WeakKeyDictionary[nn.Module, dict[Any, str]] = WeakKeyDictionary()
