@@ -42,8 +42,8 @@ LEAST_BYTES = {"cpu": 100_000}
 
 The split has more operations to start. On an H200 it took longer with a work of up to 12.4e9 (WRN-28-10 in float32 with
 a batch of 32, in bf16 with one of 64; ViT-S in bf16 with one of 64), about as long with 14.4e9 (ViT-S in bf16, 128),
-and mostly less long from there on; in a CUDA graph nothing is started. On one core of a CPU it took 0.97 to 1.36
-times as long below that many bytes (MLPs, CNNs of 8×8 images) and 0.76 to 0.97 times above
+and mostly less long from there on; in a CUDA graph nothing is started. On one core of a CPU it took 0.95 to 1.37
+times as long below that many bytes (MLPs, CNNs of 8×8 images) and 0.84 to 1.05 times above
 (benchmarks/split_or_two.py).
 """
 
