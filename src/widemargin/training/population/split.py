@@ -30,8 +30,8 @@ from widemargin.types import check_scores_and_labels
 LEAST = {"cpu": 2**20, "cuda": 10**8}
 """Bytes to keep of a layer, on average, below which two backwards are faster: the split has more operations to start.
 
-On one core of a CPU it took 1.00 to 1.18 times as long with up to 0.3 MB (0.86 with products of patches, whose way back
-to the activations is dear), and 0.70 to 1.00 with 1.3 MB and more. On an H200 it took 1.04 to 1.17 times as long with
+On one core of a CPU it took 1.02 to 1.14 times as long with up to 0.3 MB (0.86 with products of patches, whose way back
+to the activations is dear), and 0.65 to 1.10 with 1.3 MB and more. On an H200 it took 1.04 to 1.17 times as long with
 up to 71 MB, and 0.77 to 0.91 with 132 MB and more; as a CUDA graph, where nothing is started, 0.74 to 0.97 however
 small, and there is no limit (docs/population.md). On other devices it was not tried.
 """
