@@ -153,4 +153,4 @@ def test_steps_of_fit_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         f"{loss}{way}" for loss in ("cross-entropy", "margin loss") for way in ("", ", CUDA graph")
     }
     assert row["ratio"]["cross-entropy"] == 1
-    assert row["said"]["margin loss"] == "two backwards: layers so small that the split would take longer"
+    assert row["said"]["margin loss"].startswith("split backward")
