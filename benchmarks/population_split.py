@@ -11,7 +11,6 @@ results/bench-population-split.json, on a GPU results/bench-population-split-cud
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -36,11 +35,8 @@ ROUNDS, SECONDS = 5, 2.0
 SMALL, LARGE = (1, 8, 8), (1, 28, 28)
 
 
-def mlp(*widths: int) -> nn.Sequential:
-    layers: list[nn.Module] = [nn.Flatten()]
-    for before, after in itertools.pairwise(widths):
-        layers += [nn.Linear(before, after), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+def mlp(inputs: int, *widths: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), models.toy_mlp(inputs=inputs, hidden=widths[:-1], classes=widths[-1]))
 
 
 def small_cnn() -> nn.Module:

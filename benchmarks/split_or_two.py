@@ -71,9 +71,8 @@ def on_a_cpu() -> Iterator[Case]:
         yield Case(f"ViT of width {width}, batch {batch}", build, (3, 32, 32), batch)
 
 
-def mlp(*widths: int) -> nn.Module:
-    layers = [(nn.Linear(before, after), nn.ReLU()) for before, after in itertools.pairwise(widths)]
-    return nn.Sequential(nn.Flatten(), *list(itertools.chain(*layers))[:-1])
+def mlp(inputs: int, *widths: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), models.toy_mlp(inputs=inputs, hidden=widths[:-1], classes=widths[-1]))
 
 
 def cnn(channels: int, size: int, *, norm: bool) -> nn.Module:

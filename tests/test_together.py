@@ -54,9 +54,8 @@ def test_so_many_columns_go_back_together_as_the_largest_activation_allows(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(together, "AT_ONCE", {"cpu": most})
-    network = nn.Sequential(
-        nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)
-    ).double()  # 6 samples, 5 numbers each in the largest activation
+    # 6 samples, 5 numbers each in the largest activation
+    network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     with places.watch(network, ("input", "1")) as at:
         scores = network(X)
     sizes = [len(part["1"]) for part in at.columns(scores)]

@@ -6,6 +6,7 @@ activations alone, and those of the weights would be computed in vain.
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -18,9 +19,12 @@ def inner(tensor: Tensor) -> Tensor:
 
 
 def asked(ctx: Any) -> list[bool]:
-    """For each input of a function that could have a gradient, and was given as `inner`: does this pass ask for it?"""
-    nodes = [node for node, _ in ctx.next_functions]
+    """For each input of a function, whose tensors come first and were given as `inner`: does this pass ask for it?
+
+    A bias that is None is no tensor: after it there may be none.
+    """
+    nodes = [node for node, _ in ctx.next_functions]  # of the tensors alone
     return [
         needed and node is not None and torch._C._will_engine_execute_node(node)
-        for needed, node in zip(ctx.needs_input_grad, nodes)
+        for needed, node in zip_longest(ctx.needs_input_grad, nodes)
     ]

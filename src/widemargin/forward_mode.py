@@ -24,8 +24,8 @@ from torch.overrides import TorchFunctionMode
 from widemargin import forward_norms, places
 from widemargin.along import pushed
 from widemargin.places import INPUT, At
+from widemargin.types import HALF
 
-_HALF = (torch.float16, torch.bfloat16)
 _FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
 """Not the memory-efficient and the cuDNN kernels: inside `jvp` they take their input for one without a gradient, and do
 not keep what their backward pass needs: it failed (the first) or had NaN for a gradient (the second)."""
@@ -209,7 +209,7 @@ def _attention(
     with sdpa_kernel(_FUSED):
         out = F.scaled_dot_product_attention(q, k, v, scale=scale)
     with torch.no_grad():
-        wide = torch.float32 if q.dtype in _HALF else q.dtype
+        wide = torch.float32 if q.dtype in HALF else q.dtype
         p = torch.softmax((q @ k.mT).to(wide) * scale, dim=-1)
         ds = (dq @ k.mT + q @ dk.mT).to(wide) * scale
         dp = p * (ds - (p * ds).sum(dim=-1, keepdim=True))
@@ -220,7 +220,7 @@ def _attention(
 def _as_autocast_does(tensor: Tensor) -> Tensor:
     """Norms are taken in float32 on a GPU, where everything else may be in half precision."""
     kind = tensor.device.type
-    half = tensor.dtype in _HALF
+    half = tensor.dtype in HALF
     return tensor.float() if half and kind == "cuda" and torch.is_autocast_enabled(kind) else tensor
 
 

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
+from widemargin.types import wide
+
 
 class Route:
     """Which way gradients go through the watched BatchNorm layers now.
@@ -61,7 +63,7 @@ def switch(output: Tensor, x: Tensor, scale: Tensor, route: Route) -> Tensor:
 def scale(module: _BatchNorm, x: Tensor) -> Tensor:
     """w/√(v + ε), of a shape that multiplies `x`, as a function of `x` and w in the graph."""
     # In float32 under autocast, as BatchNorm itself does.
-    numbers = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    numbers = wide(x)
     factor = torch.rsqrt(numbers.var([0, *range(2, x.ndim)], correction=0) + module.eps)
     if module.affine:
         factor = factor * module.weight

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from widemargin import gpu
-from widemargin.types import PerExample
-
-_HALF = (torch.float16, torch.bfloat16)
+from widemargin.types import HALF, PerExample, wide
 
 
 def dual(p: float) -> float:
@@ -47,9 +45,7 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
 
         if norms_fused.is_for(x):
             return norms_fused.l2(x)
-    rows = x.flatten(1) if x.ndim > 1 else x[:, None]
-    if rows.dtype in _HALF:
-        rows = rows.float()
+    rows = wide(x.flatten(1) if x.ndim > 1 else x[:, None])
     if p == 1:
         return rows.abs().sum(dim=1)
     if p == math.inf:
@@ -76,8 +72,7 @@ def two_one(weight: Tensor) -> Tensor:
 
 def spectral(weight: Float[Tensor, "rows columns"]) -> Tensor:
     """‖W‖_σ: the largest singular value of a matrix, by SVD, or by Lanczos when the matrix is large."""
-    w = weight.detach()
-    w = w.float() if w.dtype in _HALF else w
+    w = wide(weight.detach())
     if min(w.shape) <= 1024:
         return torch.linalg.matrix_norm(w, ord=2)
     with torch.autocast(w.device.type, enabled=False):
@@ -95,7 +90,7 @@ def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
     assert isinstance(weight, Tensor)
     if isinstance(layer, nn.Linear):
         return spectral(weight)
-    if weight.dtype in _HALF:
+    if weight.dtype in HALF:
         return spectral_of_layer(copy.deepcopy(layer).float(), input_shape)
     start = weight.new_ones(1, *input_shape)
 

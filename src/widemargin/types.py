@@ -34,6 +34,14 @@ Mask: TypeAlias = Bool[Tensor, " batch"]
 """One yes or no per sample."""
 
 
+HALF = (torch.float16, torch.bfloat16)
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """In float32 what is in half precision; anything else as it is."""
+    return tensor.float() if tensor.dtype in HALF else tensor
+
+
 def is_binary(scores: Tensor) -> bool:
     """Whether these are the scores of a binary network: one score per sample."""
     return scores.ndim == 1 or (scores.ndim == 2 and scores.shape[1] == 1)

@@ -27,8 +27,7 @@ from training.cases import network as small
 from training.networks import LOSS, NETWORKS, batch, network
 from widemargin.bench.transformer import VisionTransformer
 from widemargin.losses import Band, CrossEntropy, Hinge, MarginLoss
-from widemargin.training import Backward, backward, backward_check, loop, margin_backward
-from widemargin.training.backward_graph import graph_of
+from widemargin.training import Backward, backward_check, loop, margin_backward
 from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
 
 FORMS = {
@@ -414,57 +413,6 @@ def assert_close(model: nn.Module, wanted: dict[str, Tensor]) -> None:
     for name, gradient in wanted.items():
         error = float((found[name] - gradient).abs().max())
         assert error < 1e-10, f"{name}: {error}"
-
-
-def test_work_and_bytes_are_counted() -> None:
-    """Of a linear layer batch·out·in multiply-adds, of a convolution one kernel a number; four bytes each."""
-    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
-    scores, at, _ = MarginLoss().forward(network, torch.randn(6, 2, 6, 6))
-    graph = graph_of(scores, list(at.values()))
-    assert graph.work() == 4 * (6 * 3 * 64 + 6 * 4 * 4 * 4 * (2 * 3 * 3))
-    assert graph.bytes() == 4 * (6 * 3 + 6 * 4 * 4 * 4)
-
-
-@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
-def test_group_norm_in_half_precision(form: Any) -> None:
-    """With channels last on a CPU, torch's own gradients of γ and β alone would crash."""
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
-    network = network.to(memory_format=form)  # type: ignore[call-overload]
-    x, y = torch.randn(6, 2, 6, 6).to(memory_format=form), torch.tensor([0, 1, 2, 0, 1, 2])
-    found = []
-    for memory in (None, 0):
-        network.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
-            way = margin_backward(network, MarginLoss(), x, y, memory=memory).way
-        assert way == ("split" if memory is None else "two")
-        found.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
-    for ours, theirs in zip(*found, strict=True):
-        assert float((ours - theirs).abs().max()) < 0.02 * float(theirs.abs().max())
-
-
-@pytest.mark.parametrize("limit", ["LEAST_BYTES", "LEAST_WORK"])
-def test_where_the_split_would_take_longer_the_graph_is_looked_at_once(
-    limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And a step that a CUDA graph is made of is split whatever its size."""
-    seen: list[int] = []
-
-    def noted(*given: Any) -> Any:
-        seen.append(1)
-        return graph_of(*given)
-
-    monkeypatch.setattr(backward, limit, {"cpu": 2**20})
-    monkeypatch.setattr(backward, "graph_of", noted)
-    torch.manual_seed(0)
-    network, loss = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double(), MarginLoss()
-    x, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
-    for count, rows in ((1, 6), (1, 6), (2, 5)):  # another batch may have more
-        done = margin_backward(network, loss, x[:rows], y[:rows])
-        assert repr(done) == "two backwards: layers so small that the split would take longer"
-        assert len(seen) == count
-    assert margin_backward(network, loss, x, y, is_replayed=True).way == "split"
-    assert margin_backward(network, loss, x, y).way == "two"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

@@ -8,7 +8,7 @@ from torch import nn
 from widemargin.attacks.arguments import Inputs
 from widemargin.modes import evaluating
 from widemargin.places import scores_of
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary
+from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary, wide
 
 
 def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:
@@ -29,7 +29,7 @@ def excess(scores: Scores, y: Labels) -> PerExample:
     """log Σ_{j≠y} exp f_j − f_y, or −f·y for a binary network with labels ±1."""
     check_scores_and_labels(scores, y)
     check_finite(scores, "scores")
-    f = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    f = wide(scores)
     if is_binary(f):
         return -f.reshape(-1) * y.to(f.dtype)
     label = y[:, None].long()

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from widemargin.losses.margin import cross_entropy
 from widemargin.margins.output import differences
 from widemargin.places import scores_of
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary
+from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary, wide
 
 
 class ScoreLoss(abc.ABC):
@@ -35,7 +35,7 @@ class CrossEntropy(ScoreLoss):
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The cross-entropy of every sample."""
         _check(scores, y)
-        return cross_entropy(_wide(scores), y)
+        return cross_entropy(wide(scores), y)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class MultiClassHinge(ScoreLoss):
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The hinge of every sample."""
         classes: Literal["all"] | int = 1 if self.kind == "crammer-singer" else "all"
-        return (self.gamma - differences(_wide(scores), y, classes=classes)).clamp_min(0).sum(dim=1)
+        return (self.gamma - differences(wide(scores), y, classes=classes)).clamp_min(0).sum(dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class SoftHinge(ScoreLoss):
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The soft hinge of every sample."""
         _check(scores, y)
-        scores = _wide(scores)
+        scores = wide(scores)
         if is_binary(scores):
             return F.softplus(-scores.reshape(-1) * y.to(scores.dtype))
         sign = torch.ones_like(scores).scatter(1, y[:, None].long(), -1.0)
@@ -77,7 +77,3 @@ class SoftHinge(ScoreLoss):
 def _check(scores: Tensor, y: Tensor) -> None:
     check_scores_and_labels(scores, y)
     check_finite(scores, "scores")
-
-
-def _wide(scores: Tensor) -> Tensor:
-    return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores

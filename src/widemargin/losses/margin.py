@@ -17,7 +17,7 @@ from widemargin.margins import probes
 from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.output import Classes, Reading, differences
 from widemargin.places import At, BatchStatistics
-from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary
+from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class MarginLoss:
         """The loss of every sample, given `scores` from a forward pass inside `places.watch(model, loss.at) as at`."""
         if tuple(at) != self.at:
             raise ValueError(f"at watches {tuple(at)}, but the loss has at={self.at}")
-        scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+        scores = wide(scores)
         if self.probes is None:
             lines = linearize(
                 scores, y, at=at, p=self.p, classes=self.classes, read_as=self.scores, second_order=self.second_order

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin.places import scores_of
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary
+from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary, wide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Target:
         """The loss of every sample, given its scores."""
         check_scores_and_labels(scores, y)
         check_finite(scores, "scores")
-        scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+        scores = wide(scores)
         return squared(scores, y, self._alpha(scores, index))
 
     def _alpha(self, scores: Tensor, index: Tensor | None) -> Tensor:

@@ -7,7 +7,16 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from widemargin.types import Labels, PerClass, PerExample, Scores, check_finite, check_scores_and_labels, is_binary
+from widemargin.types import (
+    Labels,
+    PerClass,
+    PerExample,
+    Scores,
+    check_finite,
+    check_scores_and_labels,
+    is_binary,
+    wide,
+)
 
 Reading: TypeAlias = Literal["logits", "softmax"]
 """What f_i is: the network's own scores, or their softmax probabilities (elsayed errata 1)."""
@@ -34,8 +43,7 @@ def differences(scores: Scores, labels: Labels, *, classes: Classes = 1, read_as
     check_finite(scores, "scores")
     if read_as not in ("logits", "softmax"):
         raise ValueError(f"read_as is {read_as!r}, expected 'logits' or 'softmax'")
-    if scores.dtype in (torch.float16, torch.bfloat16):
-        scores = scores.float()  # the difference of two close numbers is all that counts
+    scores = wide(scores)  # the difference of two close numbers is all that counts
     if is_binary(scores):
         _check_classes(classes, 1)
         f = scores.reshape(-1)

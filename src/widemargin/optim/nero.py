@@ -16,6 +16,7 @@ from torch.optim.optimizer import ParamsT
 from widemargin import gpu
 from widemargin.optim.projections import first_constant_row, to_centred_unit_rows
 from widemargin.optim.rows import as_rows, check_layout, from_rows
+from widemargin.types import HALF
 
 # Below this many numbers, tensors of one fan-in are copied into one matrix: dispatch costs more than the copies do.
 _SMALL = {"cpu": 1 << 13}
@@ -246,7 +247,7 @@ def _fan_in(parameter: Tensor, group: dict[str, Any]) -> int:
 
 
 def _dtype(parameter: Tensor) -> torch.dtype:
-    return torch.float32 if parameter.dtype in (torch.float16, torch.bfloat16) else parameter.dtype
+    return torch.float32 if parameter.dtype in HALF else parameter.dtype
 
 
 def _called(group: dict[str, Any], number: int) -> str:

@@ -105,7 +105,7 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
         x, weight = ctx.saved_tensors
-        wants_x, wants_weight, wants_bias = (*asked(ctx), False)[:3]  # no bias: no word about it
+        wants_x, wants_weight, wants_bias, _ = asked(ctx)
         return (
             _AtInput.apply(g, weight, tuple(x.shape), ctx.how) if wants_x else None,
             ctx.how.at_weight(g, x, weight) if wants_weight else None,

@@ -12,7 +12,7 @@ from widemargin import places
 from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradients_at
 from widemargin.regularizers.second_pass import second_pass
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels
+from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, wide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,7 @@ class JacobianFrobenius:
         check_finite(scores, "scores")
         if tuple(at) != (self.at,):
             raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={self.at!r}")
-        f = scores.reshape(len(scores), -1)
-        f = f.float() if f.dtype in (torch.float16, torch.bfloat16) else f
+        f = wide(scores.reshape(len(scores), -1))
         count = f.shape[1]
         if self.projections is None:
             if directions is not None:

@@ -63,17 +63,20 @@ class Use:
 
     def bytes(self) -> int:
         """The memory of what is kept."""
-        kinds = [self.node._input_metadata[output] for output in self.outputs]
         if self.is_summed:
-            return 2 * math.prod(kinds[0].shape[:2]) * max(4, kinds[0].dtype.itemsize)
-        return sum(math.prod(kind.shape) * kind.dtype.itemsize for kind in kinds)
+            kind = self.node._input_metadata[self.outputs[0]]
+            return 2 * math.prod(kind.shape[:2]) * max(4, kind.dtype.itemsize)
+        return self._arriving_bytes()
 
     def work(self) -> int:
         """Multiply-adds of the gradient of its activations, times the bytes of a number: about the time of a GPU."""
         weight = max(self.leaves, key=Tensor.numel)
         each = weight.numel() // len(weight) if weight.ndim > 1 and len(weight) else 1
+        return each * self._arriving_bytes()
+
+    def _arriving_bytes(self) -> int:
         kinds = [self.node._input_metadata[output] for output in self.outputs]
-        return each * sum(math.prod(kind.shape) * int(kind.dtype.itemsize) for kind in kinds)
+        return sum(math.prod(kind.shape) * int(kind.dtype.itemsize) for kind in kinds)
 
     @property
     def is_hooked(self) -> bool:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from widemargin import gpu
+from widemargin.types import wide
 
 # A node of autograd, whose saved tensors its type does not tell.
 Node = Any
@@ -26,9 +27,6 @@ Answers: TypeAlias = tuple[Tensor | None, ...]
 """The gradients of the inputs of a node, in their order."""
 
 OfGradient: TypeAlias = Callable[[Tensor, Tensor], Answers]
-
-
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def of_gradient(node: Node, enters: tuple[int, ...]) -> OfGradient | None:
@@ -136,8 +134,7 @@ def group_norm_sums(node: Node, gradient: Tensor) -> Tensor:
     gradient of the images (torch 2.13).
     """
     x, mean, rstd = node._saved_input, node._saved_result1, node._saved_result2  # the last two [batch, groups]
-    if gradient.dtype in _HALF:
-        gradient, x, mean, rstd = (tensor.float() for tensor in (gradient, x, mean, rstd))
+    gradient, x, mean, rstd = (wide(tensor) for tensor in (gradient, x, mean, rstd))
     if _is_for_kernel(gradient, x):
         from widemargin.training import backward_kernels
 

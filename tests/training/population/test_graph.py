@@ -93,8 +93,8 @@ def test_the_weights_of_one_by_one(kind: str, case: str, device: str, replays: l
 
 
 @pytest.mark.parametrize("form", ["grouped", "matmul"])
-def test_a_gradient_of_a_gradient_leaves_no_graph_behind(form: Any, device: str, replays: list[int]) -> None:
-    """One that is still there has nodes of the steps before, which wait for the stream that those ran on."""
+def test_a_gradient_of_a_gradient_is_recorded(form: Any, device: str, replays: list[int]) -> None:
+    """On a GPU it is if no graph of a step before is left: its nodes would wait for the stream that those ran on."""
     given, data = networks(CNN, 2), samples()
     setting: dict[str, Any] = {"steps": 12, "batch_size": 8, **CASES["Jacobian"]}
     done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, convolutions=form, **setting)

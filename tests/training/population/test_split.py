@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from training.population.one_by_one import BN_CNN, CNN, MLP, difference, network
 from widemargin import losses, regularizers
 from widemargin.data import Samples
 from widemargin.training import Sgd, population
+from widemargin.training.backward_graph import Use
 from widemargin.training.population import split
 from widemargin.training.population.run import Plan, Run
 from widemargin.training.population.split_check import tried
@@ -192,6 +194,22 @@ def test_a_trial_leaves_everything_as_it_was() -> None:
     gap(run)
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(run.stack.parameters[name], value) for name, value in weights.items())
+
+
+def test_what_was_kept_is_let_go_layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[weakref.ref[Tensor]] = []
+    plain = Use.parameter_gradients
+
+    def noted(use: Use, kept: list[Tensor], *more: Any) -> Any:
+        assert all(before() is None for before in seen)
+        seen.extend(weakref.ref(one) for one in kept)
+        return plain(use, kept, *more)
+
+    monkeypatch.setattr(Use, "parameter_gradients", noted)
+    run = started(networks(MLP), HINGE)  # of a convolution and its bias the same one is kept
+    run.advance(lambda *_: None)
+    assert is_split(run)
+    assert len(seen) == 3
 
 
 def test_regularizers_are_added() -> None:

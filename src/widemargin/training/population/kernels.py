@@ -122,7 +122,7 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
-        wants_x, wants_weight, wants_bias = (*asked(ctx), False)[:3]  # no bias: no word about it
+        wants_x, wants_weight, wants_bias, _ = asked(ctx)
         return (
             _transposed(gradient, weight, ctx.padding) if wants_x else None,
             _Correlate.apply(x, inner(gradient), ctx.padding) if wants_weight else None,
@@ -143,7 +143,7 @@ class _Correlate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, gradient = ctx.saved_tensors
-        wants_x, wants_gradient = asked(ctx)
+        wants_x, wants_gradient, _ = asked(ctx)
         return (
             _transposed(gradient, weight, ctx.padding) if wants_x else None,
             convolve(x, weight, None, ctx.padding) if wants_gradient else None,
