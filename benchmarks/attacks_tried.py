@@ -16,8 +16,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from widemargin.files import write_json
-from widemargin.provenance import provenance
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 from widemargin.studies import engines
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.elsayed.trained_on_all import COUNTS, declare

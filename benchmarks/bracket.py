@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from widemargin import bracketing, data, losses, models, training
-from widemargin.files import write_json
-from widemargin.provenance import provenance
+from widemargin import data, losses, models, training
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
+from widemargin.certify import bracket
 
 NETWORK: dict[str, Any] = {"widths": (4, 8), "hidden": (64,)}
 LOSSES = {"cross-entropy": losses.CrossEntropy(), "large margin": losses.large_margin(gamma=1.0, p=2.0)}
@@ -74,16 +75,16 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         accelerator="cpu",
     ).model
     started = time.process_time()
-    bracket = bracketing.bracket(network, test.x, test.y, steps=options.steps)
-    told = bracket.summary()
+    found = bracket.bracket(network, test.x, test.y, steps=options.steps)
+    told = found.summary()
     row = {
         "loss": name,
         "seed": seed,
-        "accuracy": float(bracket.correct.double().mean()),
+        "accuracy": float(found.correct.double().mean()),
         "bracketed": told["bracketed"],
         **told["medians"],
         "between": told["between"],
-        "lower by": {by: bracket.lower_by.count(by) for by in dict.fromkeys(bracket.lower_by)},
+        "lower by": {by: found.lower_by.count(by) for by in dict.fromkeys(found.lower_by)},
         "seconds": round(time.process_time() - started, 1),
     }
     print(line(row), flush=True)

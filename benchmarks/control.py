@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 import widemargin as wm
-from widemargin.files import write_json
-from widemargin.provenance import provenance
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 
 POINTS, SHARE, TOLERANCE, STEPS = 200, 0.97, 0.01, 10_000
 ARMS = [(3, 512, 0.1), (3, 512, 1.0), (3, 512, 10.0), (2, 256, 1.0)]  # depth, width, α

@@ -20,11 +20,11 @@ import torch
 import torch.multiprocessing as mp
 
 from widemargin import data, losses, regularizers
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 from widemargin.cli import five_losses
 from widemargin.cli.five_losses import LAYERS, Way
-from widemargin.files import write_json
 from widemargin.margins.accuracy import accuracy
-from widemargin.provenance import provenance
 
 EPOCHS, SEEDS, VALIDATION = 40, (0, 1, 2), 2000
 FEW = (5e-4, 1e-3, 2e-3, 4e-3)

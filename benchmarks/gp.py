@@ -187,8 +187,8 @@ def difference(folder: Path, name: str) -> dict[str, float]:
 
 
 def report(rows: list[dict[str, Any]], skipped: dict[str, str], options: argparse.Namespace) -> None:
-    from widemargin.files import write_json
-    from widemargin.provenance import provenance
+    from widemargin._io.files import write_json
+    from widemargin._io.provenance import provenance
 
     settings = {key: getattr(options, key) for key in ("train", "test", "depth", "rounds", "device")}
     print(settings | {"jitter": JITTER, "d_0": DIMENSIONS})

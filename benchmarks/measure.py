@@ -24,10 +24,10 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import widemargin as wm
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 from widemargin.bench.timing import Times, finish, in_turns, ratios
-from widemargin.files import write_json
-from widemargin.modes import evaluating
-from widemargin.provenance import provenance
+from widemargin.modules import evaluating
 
 GOAL = 2.3
 # Eight places of the MNIST CNN from its input to its last layer; the cost against their number takes the first ones.

@@ -24,14 +24,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widemargin import losses, models, places
-from widemargin.files import write_json
+from widemargin import losses, models, places, population
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 from widemargin.margins.distance import Linearization
-from widemargin.provenance import provenance
-from widemargin.training import Nero, Sgd, population
-from widemargin.training.population.batches import samples_of
-from widemargin.training.population.convolutions import Convolutions, forms
-from widemargin.training.population.run import Plan, Run
+from widemargin.population.batches import samples_of
+from widemargin.population.conv_matmul import Convolutions, forms
+from widemargin.population.run import Plan, Run
+from widemargin.training import Nero, Sgd
 from widemargin.training.schedules import Constant
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from widemargin import losses, models
+from widemargin import losses, models, population
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 from widemargin.data import Samples
-from widemargin.files import write_json
-from widemargin.provenance import provenance
-from widemargin.training import Sgd, population
-from widemargin.training.population import split
-from widemargin.training.population.convolutions import Convolutions
-from widemargin.training.population.run import Plan, Run
+from widemargin.population import split
+from widemargin.population.conv_matmul import Convolutions
+from widemargin.population.run import Plan, Run
+from widemargin.training import Sgd
 from widemargin.training.schedules import Constant
 
 ROOT = Path(__file__).resolve().parents[1]

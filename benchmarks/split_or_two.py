@@ -22,13 +22,14 @@ import torch
 from torch import nn
 
 from widemargin import models
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 from widemargin.bench.cases import CNN, VIT, WRN
 from widemargin.bench.transformer import VisionTransformer
-from widemargin.files import write_json
 from widemargin.losses import MarginLoss
-from widemargin.provenance import provenance
-from widemargin.training import backward, margin_backward
-from widemargin.training.backward_graph import graph_of
+from widemargin.split_backward import backward
+from widemargin.split_backward.graph import graph_of
+from widemargin.training import margin_backward
 
 ROOT = Path(__file__).parent.parent
 ROUNDS, SECONDS = 3, 0.5

@@ -26,8 +26,8 @@ import torch.multiprocessing as mp
 
 import widemargin as wm
 from widemargin import losses
-from widemargin.files import write_json
-from widemargin.provenance import provenance
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 
 DATA = ("digits", "mnist-5k")
 OPTIMIZERS = [("sgd", lr) for lr in (0.003, 0.01, 0.03, 0.1)] + [("adam", lr) for lr in (3e-4, 1e-3, 3e-3)]

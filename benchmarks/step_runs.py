@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from widemargin._io.files import write_json
 from widemargin.bench.cases import cases
 from widemargin.bench.settings import Settings
-from widemargin.files import write_json
 
 ROOT = Path(__file__).parent.parent
 KINDS = ("ratio", "ratio of graphs", "peak ratio")

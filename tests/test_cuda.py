@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import zoo
-from widemargin import forward_mode, margins, places
+from widemargin import margins, places
+from widemargin._autograd import forward_mode
 from widemargin.bench.transformer import VisionTransformer
 from widemargin.losses import MarginLoss
 from widemargin.margins import normalized

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         regularizers,
         training,
     )
-    from widemargin.bracketing import bracket
+    from widemargin.certify.bracket import bracket
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
 
@@ -52,7 +52,7 @@ _ROOMS = (
 )
 # No module of the package may have one of these names: importing it would put the module in the function's place.
 _NAMES = {
-    "bracket": "widemargin.bracketing",
+    "bracket": "widemargin.certify.bracket",
     "fit": "widemargin.training.fit",
     "measure": "widemargin.margins.measurement",
 }

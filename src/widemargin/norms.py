@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from widemargin import gpu
+from widemargin._cuda import runtime
 from widemargin.types import HALF, PerExample, wide
 
 
@@ -40,11 +40,11 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     0.
     """
     check_p(p)
-    if p == 2 and x.is_cuda and gpu.has_triton():
-        from widemargin import norms_fused
+    if p == 2 and x.is_cuda and runtime.has_triton():
+        from widemargin._cuda import norm_kernel
 
-        if norms_fused.is_for(x):
-            return norms_fused.l2(x)
+        if norm_kernel.is_for(x):
+            return norm_kernel.l2(x)
     rows = wide(x.flatten(1) if x.ndim > 1 else x[:, None])
     if p == 1:
         return rows.abs().sum(dim=1)

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
-from widemargin import together
-from widemargin.along import pushed
-from widemargin.frozen_batchnorm import Route, freeze
+from widemargin._autograd import batched_vjp
+from widemargin._autograd.frozen_batchnorm import Route, freeze
+from widemargin._autograd.jvp import pushed
 
 BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
 
@@ -111,7 +111,7 @@ class At(_Places):
         """
         way, some, start = None, 1, 0
         if outputs.shape[1] > 1 and outputs.requires_grad and not self._is_compiled:
-            way = together.way(outputs, [self[name] for name in self], second_order=second_order)
+            way = batched_vjp.way(outputs, [self[name] for name in self], second_order=second_order)
             some = way.some
         while start < outputs.shape[1]:
             part, grads = outputs[:, start : start + some], None

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from widemargin.gpu import is_recording
+from widemargin._cuda.runtime import is_recording
 
 Scores: TypeAlias = Float[Tensor, "batch classes"] | Float[Tensor, " batch"]
 """What a classifier answers: one score per class, or one score for a binary network."""

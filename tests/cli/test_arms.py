@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from cli.conftest import Run
-from widemargin.bracketing import Bracket
+from widemargin.certify.bracket import Bracket
 from widemargin.cli import arms
 from widemargin.margins import Measurement
 from widemargin.report.check import check

@@ -16,7 +16,8 @@ from torch.func import functional_call
 import oracles
 import zoo
 from margins.measured import P, distance
-from widemargin import margins, places, together
+from widemargin import margins, places
+from widemargin._autograd import batched_vjp
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
 
@@ -214,7 +215,7 @@ def test_linearize_gives_the_two_halves() -> None:
 def test_one_backward_pass_a_class_serves_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     real = torch.autograd.grad
-    monkeypatch.setattr(together, "AT_ONCE", {"cpu": 1})
+    monkeypatch.setattr(batched_vjp, "AT_ONCE", {"cpu": 1})
 
     def counting(outputs: Tensor, inputs: list[Tensor], *more: Any, **how: Any) -> Any:
         calls.append(len(inputs))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from studies import tiny
+from widemargin import population
 from widemargin.studies import catalog, samples, values
 from widemargin.studies.effects import Order
 from widemargin.studies.run import plan_of
@@ -14,7 +15,6 @@ from widemargin.studies.schema import Claim, Scale, grid
 from widemargin.studies.settings import digest
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context
-from widemargin.training import population
 
 
 def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import widemargin as wm
 from training.cases import CASES, arguments
 from widemargin import losses
-from widemargin.files import write_json
+from widemargin._io.files import write_json
 
 
 def main(folder: Path) -> None:

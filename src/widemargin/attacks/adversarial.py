@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.attacks.arguments import Bounds, Inputs, check_bounds, check_size, check_steps
-from widemargin.attacks.draws import Seed
 from widemargin.attacks.pgd import pgd
+from widemargin.attacks.rng import Seed
 from widemargin.losses import CrossEntropy
 from widemargin.types import Labels, PerExample
 

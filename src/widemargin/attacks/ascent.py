@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from widemargin.attacks.arguments import Inputs
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.places import scores_of
 from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary, wide
 

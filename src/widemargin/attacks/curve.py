@@ -9,16 +9,16 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from widemargin._io.progress import track
 from widemargin.attacks.arguments import Bounds, check_bounds, check_size
 from widemargin.attacks.ascent import inner
-from widemargin.attacks.draws import as_generator
 from widemargin.attacks.fgsm import fgsm, ifgsm
 from widemargin.attacks.gaussian import gaussian
 from widemargin.attacks.pgd import pgd
+from widemargin.attacks.rng import as_generator
 from widemargin.data import Data, batches, load
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.places import scores_of
-from widemargin.progress import track
 from widemargin.types import check_scores_and_labels, is_binary
 
 _NAMES = ("fgsm", "ifgsm", "pgd", "gaussian")

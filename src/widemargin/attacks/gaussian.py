@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from widemargin.attacks.arguments import Bounds, Inputs, check_inputs, check_size, into_bounds
-from widemargin.attacks.draws import Seed, as_generator, normal, uniform
+from widemargin.attacks.rng import Seed, as_generator, normal, uniform
 
 
 def gaussian(x: Inputs, sigma: float | int, seed: Seed = 0, *, bounds: Bounds = (0.0, 1.0)) -> Inputs:

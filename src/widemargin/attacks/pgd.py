@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.attacks.arguments import Bounds, Inputs, check_inputs, check_size, check_steps, into_bounds, into_box
 from widemargin.attacks.ascent import gradient
-from widemargin.attacks.draws import Seed, as_generator, normal, uniform
+from widemargin.attacks.rng import Seed, as_generator, normal, uniform
 from widemargin.types import Labels
 
 

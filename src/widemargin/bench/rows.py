@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 from widemargin.bench.cases import Case, cases
 from widemargin.bench.fitting import LABEL, fitted
 from widemargin.bench.settings import Settings
 from widemargin.bench.timing import finish, in_turns, peak_bytes, ratios
 from widemargin.bench.ways import Step, Ways
-from widemargin.files import write_json
-from widemargin.provenance import provenance
 
 GOALS = {
     "margin_backward": "1.10 where samples do not mix (arithmetic alone: 1), else 4/3, the limit of two backwards",

@@ -11,14 +11,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from widemargin import gpu, places
+from widemargin import places
+from widemargin._cuda import runtime
+from widemargin._cuda.graphs import WARM, capture, memory
 from widemargin.bench.cases import Case
 from widemargin.losses import MarginLoss
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import differences
 from widemargin.regularizers import Jacobian
-from widemargin.training.backward import margin_backward
-from widemargin.training.population.graph import WARM, capture, memory
+from widemargin.split_backward.backward import margin_backward
 
 Step = Callable[[], object]
 
@@ -133,7 +134,7 @@ class Ways:
             self.network.zero_grad(set_to_none=True)
             step()
 
-        with gpu.on_the_side(self.x.device):
+        with runtime.on_the_side(self.x.device):
             for _ in range(WARM):
                 whole()
         return capture(whole, memory(self.x.device))

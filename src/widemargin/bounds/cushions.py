@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.bounds.chain import Chain, chain_of, layers, like_weights
 from widemargin.margins.normalized import Biases
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.places import uncompiled, unwrap
 
 EXACT_UNITS = 2048

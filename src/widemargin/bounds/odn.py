@@ -15,7 +15,7 @@ from widemargin.bounds.cushions import Cushions, check_probes, measured
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.margins.distance import distance
 from widemargin.margins.normalized import Biases
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.types import Labels
 
 CushionForm = Literal["printed", "squared"]

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from widemargin._io.files import write_parquet
 from widemargin.cli.statistics import label_of
-from widemargin.files import write_parquet
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from widemargin.bracketing import Bracket
+    from widemargin.certify.bracket import Bracket
     from widemargin.margins import Measurement
     from widemargin.report.schema import Arm
 

@@ -140,8 +140,8 @@ def bounds(
           --weights net.safetensors --data digits --r 1 --theta 0.5 \
           --covering mixture:10,20
     """
+    from widemargin._io.files import write_json
     from widemargin.data import Samples, load
-    from widemargin.files import write_json
 
     cover = parse_covering(covering)
     settings = parse_settings(set_ or [])

@@ -52,8 +52,8 @@ def demo(
     with about("--out"):
         folder.mkdir(parents=True, exist_ok=True)
 
+    from widemargin._io.files import write_json
     from widemargin.cli import five_losses
-    from widemargin.files import write_json
 
     result = five_losses.run(epochs=epochs, seed=seed, sizes=counts, told=say)
     written = write_json(folder / "result.json", result)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from widemargin import attacks, losses, margins, models, provenance, regularizers, training
+from widemargin import attacks, losses, margins, models, regularizers, training
+from widemargin._io import provenance
 from widemargin.cli import arms
 from widemargin.data import Samples, load, subset
 from widemargin.margins.accuracy import accuracy

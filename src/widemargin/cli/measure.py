@@ -23,7 +23,7 @@ from widemargin.cli.session import SESSION
 if TYPE_CHECKING:
     from torch import nn
 
-    from widemargin.bracketing import Bracket
+    from widemargin.certify.bracket import Bracket
     from widemargin.data import Data
     from widemargin.margins import Measurement
     from widemargin.report.schema import Result
@@ -199,7 +199,7 @@ def _shown(
     result: Measurement, found: Data[Any], part: Any, origin: Mapping[str, Any], closed: Bracket | None
 ) -> Result:
     """The page's values."""
-    from widemargin.provenance import provenance
+    from widemargin._io.provenance import provenance
 
     arm = arms.arm(
         origin["model"],
@@ -240,7 +240,7 @@ def bracketed(network: nn.Module, part: Any, count: int, *, p: float, batch_size
     """The bracket of the first `count` samples."""
     import torch
 
-    from widemargin.bracketing import bracket
+    from widemargin.certify.bracket import bracket
     from widemargin.data import batches
 
     found = []
@@ -267,7 +267,7 @@ def check_fits(network: nn.Module, part: Any, model: str, data: str) -> None:
     import torch
 
     from widemargin.data import batches
-    from widemargin.modes import evaluating
+    from widemargin.modules import evaluating
 
     x, _ = next(iter(batches(part, batch_size=1)))
     weight = next((p for p in network.parameters() if p.is_floating_point()), None)

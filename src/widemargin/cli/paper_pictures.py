@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widemargin import geometry, losses, models, provenance, regularizers, training
+from widemargin import geometry, losses, models, regularizers, training
+from widemargin._io import provenance
 from widemargin.cli import panels
 from widemargin.data import Samples, load, subset
 

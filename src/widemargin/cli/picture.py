@@ -101,7 +101,7 @@ def picture(
 
       widemargin picture --paper sokolic
     """
-    from widemargin.files import write_json
+    from widemargin._io.files import write_json
     from widemargin.report import figures, planes
     from widemargin.report import picture as page
     from widemargin.report.extras import check_installed
@@ -174,9 +174,9 @@ def _named(**origin: Any) -> dict[str, Any]:
 
 
 def _drawn(network: Any, origin: dict[str, Any], *, root: Path | None, samples: Any, **options: Any) -> dict[str, Any]:
+    from widemargin._io.provenance import provenance
     from widemargin.cli import plane_pictures
     from widemargin.data import Samples, load
-    from widemargin.provenance import provenance
 
     with about("--data"):
         found = load(origin["data"], root=root or SESSION.get().data_root)

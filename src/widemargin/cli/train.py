@@ -126,10 +126,10 @@ def train(
     from safetensors.torch import save_model
 
     from widemargin import norms
+    from widemargin._io.files import write_whole
+    from widemargin._io.provenance import provenance
     from widemargin.data import Samples, load, subset
-    from widemargin.files import write_whole
     from widemargin.places import INPUT, check_places
-    from widemargin.provenance import provenance
     from widemargin.report import extras, page
     from widemargin.training import TrainingStopped, fit
 

@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from widemargin import population
 from widemargin.control.accuracy import accuracies, on_the_sphere
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import frobenius
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.places import scores_of
-from widemargin.training import population
 from widemargin.training.optimizers import Nero
 from widemargin.training.schedules import Exponential, Schedule
 from widemargin.types import is_binary

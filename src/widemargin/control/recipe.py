@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from widemargin import norms
+from widemargin._io.progress import track
 from widemargin.data import Samples, batches, to_sphere
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import frobenius, weights
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.optim import Nero, param_groups
 from widemargin.places import scores_of, unwrap
-from widemargin.progress import track
 from widemargin.training.schedules import Exponential, Schedule
 from widemargin.types import Mask, PerExample, check_scores_and_labels
 

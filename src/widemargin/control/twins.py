@@ -13,13 +13,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from widemargin import population
 from widemargin.control.accuracy import accuracies, on_the_sphere
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import weights
 from widemargin.places import scores_of
-from widemargin.training import population
 from widemargin.training.optimizers import Nero
 from widemargin.training.schedules import Constant, Schedule
 

@@ -1,8 +1,8 @@
 """ReLU networks as the piecewise affine maps they are: patterns, regions, lines and plane slices, exactly."""
 
-from widemargin.geometry.around import Sets, sets
 from widemargin.geometry.chain import NormChain, norm_chain
 from widemargin.geometry.curves import Curves, curves
+from widemargin.geometry.jacobian_margin import Sets, sets
 from widemargin.geometry.lines import Line, average_jacobian, line
 from widemargin.geometry.margin import exact_margin
 from widemargin.geometry.network import register

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from widemargin.geometry.around import output_margins
+from widemargin.geometry.jacobian_margin import output_margins
 from widemargin.geometry.network import check_inputs, read
 from widemargin.geometry.sectors import Rays
 

@@ -17,7 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from widemargin import places
 from widemargin.geometry.steps import Affine, MaxPool, Slopes, Step
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 
 SlopesOf = Callable[[Any], tuple[float, float]]
 _REGISTERED: dict[type[nn.Module], SlopesOf] = {

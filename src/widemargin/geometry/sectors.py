@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.geometry.against import against
 from widemargin.geometry.cells import partition
+from widemargin.geometry.label_constraints import against
 from widemargin.geometry.lines import walk
 from widemargin.geometry.network import Network, check_inputs, read
 from widemargin.geometry.planes import Plane

@@ -4,10 +4,10 @@ Every loss is a frozen value, called as `loss(model, x, y)` or, with a forward p
 and returns one number per sample.
 """
 
-from widemargin.losses.baselines import CrossEntropy, MultiClassHinge, ScoreLoss, SoftHinge
+from widemargin.losses.classification import CrossEntropy, MultiClassHinge, ScoreLoss, SoftHinge
 from widemargin.losses.margin import MarginLoss
-from widemargin.losses.papers import large_margin, odn, odn_hinge
 from widemargin.losses.penalties import Band, Hinge, Penalty
+from widemargin.losses.presets import large_margin, odn, odn_hinge
 from widemargin.losses.target import Target
 
 __all__ = [

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin import forward_mode, norms, places
+from widemargin import norms, places
+from widemargin._autograd import forward_mode
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
-from widemargin.margins import probes
+from widemargin.margins import estimation
 from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.output import Classes, Reading, differences
 from widemargin.places import At, BatchStatistics
@@ -120,7 +121,7 @@ class MarginLoss:
                 scores, y, at=at, p=self.p, classes=self.classes, read_as=self.scores, second_order=self.second_order
             )
         else:
-            lines = self._probed(scores, y, at, probes.draw(at, self.probes) if directions is None else directions)
+            lines = self._probed(scores, y, at, estimation.draw(at, self.probes) if directions is None else directions)
         loss = self.penalize(lines)
         if self.cross_entropy:
             loss = loss + self.cross_entropy * cross_entropy(scores, y)
@@ -134,23 +135,23 @@ class MarginLoss:
         difference = differences(scores, y, classes=self.classes, read_as=self.scores)
         if self.aggregate == "max":
             return choose(difference, self.chosen(difference, at, directions), at=at)
-        slopes = probes.probed(difference, at=at, directions=directions)
-        factor = probes.correction(len(directions[self.at[0]]))
+        slopes = estimation.probed(difference, at=at, directions=directions)
+        factor = estimation.correction(len(directions[self.at[0]]))
         return Linearization(difference=difference, slopes={name: s / factor for name, s in slopes.items()})
 
     def chosen(self, difference: PerClass, at: At, directions: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """At every place the column of `difference`, `[batch, 1]`, whose penalty `probes` take for the largest."""
         assert self.probes is not None
         if directions is None:
-            directions = probes.draw(at, self.probes)
-        slopes, d = probes.probed(difference, at=at, directions=directions), difference.detach()
+            directions = estimation.draw(at, self.probes)
+        slopes, d = estimation.probed(difference, at=at, directions=directions), difference.detach()
         return {
             name: self.penalty(d / slope.clamp_min(torch.finfo(d.dtype).tiny), place).argmax(dim=1, keepdim=True)
             for place, (name, slope) in enumerate(slopes.items())
         }
 
     def _check_probes(self, count: int) -> None:
-        probes.check_probes(count, least=2 if self.aggregate == "sum" else 1)
+        estimation.check_probes(count, least=2 if self.aggregate == "sum" else 1)
         if self.p != 2:
             raise ValueError(f"probes is {count}, but p is {self.p}: directions estimate the l_2 distance only")
         if self.second_order:

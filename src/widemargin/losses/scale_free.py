@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widemargin.losses import joint
+from widemargin.losses import distributed_stats
 
 SMALLEST_BATCH = 8
 """With fewer samples d is left as it is: to project the scale out takes a share 1/n of the gradient, all of it at 1."""
@@ -39,11 +39,11 @@ def without_scale(difference: Tensor, leading: Tensor | None = None) -> tuple[Te
 
     s is that of the first column, or of `leading` [batch, 1].
     """
-    square = joint.mean((difference if leading is None else leading)[:, 0].square())
+    square = distributed_stats.mean((difference if leading is None else leading)[:, 0].square())
     s = (square + TINY**2).sqrt()  # TINY: a zero-initialised last layer has s = 0
-    if joint.count(difference) < SMALLEST_BATCH:
+    if distributed_stats.count(difference) < SMALLEST_BATCH:
         return difference, s.detach()
-    plainly = joint.processes() > 1 or leading is not None
+    plainly = distributed_stats.processes() > 1 or leading is not None
     if plainly or torch._C._functorch.is_functorch_wrapped_tensor(difference):  # of a population
         return difference * (s.detach() / s), s.detach()
     return _WithoutScale.apply(difference, s.detach()), s.detach()
@@ -76,7 +76,7 @@ class _WithoutScale(torch.autograd.Function):
 
 def floored(slopes: Tensor) -> tuple[Tensor, Tensor]:
     """The denominators `[places, batch, others]` with their floors, and their harmonic mean H at each place."""
-    everyone = joint.gather_rows(slopes)
+    everyone = distributed_stats.gather_rows(slopes)
     floor = (FLOOR * everyone.median(dim=1).values).clamp_min(TINY)
     harmonic = everyone.clamp_min(floor[:, None]).reciprocal().mean(dim=1).reciprocal()
     return torch.maximum(slopes, floor[:, None, None]), harmonic

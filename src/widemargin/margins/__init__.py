@@ -3,9 +3,9 @@
 from widemargin.margins import normalized
 from widemargin.margins.distance import distance, linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
+from widemargin.margins.estimation import estimate
 from widemargin.margins.measurement import Measurement, measure
 from widemargin.margins.output import differences, output
-from widemargin.margins.probes import estimate
 
 __all__ = [
     "Distribution",

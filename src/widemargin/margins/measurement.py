@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
+from widemargin._io.files import write_json, write_parquet
+from widemargin._io.progress import track
 from widemargin.data import batches
-from widemargin.files import write_json, write_parquet
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.output import Classes, Reading, output
-from widemargin.modes import evaluating
-from widemargin.progress import track
+from widemargin.modules import evaluating
 from widemargin.types import Labels, Mask, PerExample, check_finite, is_binary
 
 

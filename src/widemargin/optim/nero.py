@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from widemargin import gpu
+from widemargin._cuda import runtime
 from widemargin.optim.projections import first_constant_row, to_centred_unit_rows
 from widemargin.optim.rows import as_rows, check_layout, from_rows
 from widemargin.types import HALF
@@ -169,7 +169,7 @@ def _can_be_fused(rows: Tensor, gradient: Tensor) -> bool:
         and rows.dtype == gradient.dtype == torch.float32
         and 1 < rows.shape[1] <= _LONGEST_FUSED
         and rows.stride(1) == gradient.stride(1) == 1
-        and gpu.has_triton()
+        and runtime.has_triton()
     )
 
 

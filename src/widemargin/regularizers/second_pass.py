@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from widemargin.regularizers.convolutions import Twice
+from widemargin._autograd.convolutions import Twice
 
 
 @contextmanager

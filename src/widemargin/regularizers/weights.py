@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from widemargin import places
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.regularizers.arguments import check_weight
 from widemargin.regularizers.classifier import watch_classifier
 from widemargin.types import Labels

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from widemargin.files import write_whole
+from widemargin._io.files import write_whole
 from widemargin.report.extras import need
 from widemargin.report.layers import HOVER, SHOWN, TICKS, color, digits, figure, hover, tips
 from widemargin.report.names import label_of, place_name, sentence

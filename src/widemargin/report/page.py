@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from widemargin import __version__
-from widemargin.files import write_whole
+from widemargin._io.files import write_whole
 from widemargin.report import png, tables
 from widemargin.report.check import check
 from widemargin.report.extras import need

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from widemargin.files import write_whole
+from widemargin._io.files import write_whole
 from widemargin.report import tables
 from widemargin.report.page import assemble, facts
 from widemargin.report.picture_schema import Panel, check_picture

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from widemargin import __version__
-from widemargin.files import write_whole
+from widemargin._io.files import write_whole
 from widemargin.report import study_charts
 from widemargin.report.extras import need
 from widemargin.report.figures import save, vega_lite_version

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin.data import Samples
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.places import unwrap
 from widemargin.types import Labels
 

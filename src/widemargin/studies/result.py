@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from widemargin.files import write_json
+from widemargin._io.files import write_json
 from widemargin.studies import verdict
 from widemargin.studies.expand import Plan
 from widemargin.studies.rows import AXES, Row, flatten

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from widemargin.progress import track
-from widemargin.provenance import provenance
+from widemargin._io.progress import track
+from widemargin._io.provenance import provenance
 from widemargin.studies import engines, result
 from widemargin.studies.expand import Place, Plan, first_cells
 from widemargin.studies.schema import SCALES, ScaleName, Study

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from widemargin.files import write_whole
+from widemargin._io.files import write_whole
 
 
 def save(folder: Path | None, key: str, network: nn.Module, note: dict[str, Any]) -> None:

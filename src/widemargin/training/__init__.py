@@ -6,12 +6,12 @@ result.model, result.history.series("distance at input")
 
 from __future__ import annotations
 
-from widemargin.training.backward import Backward, margin_backward
+from widemargin.split_backward.backward import Backward, margin_backward
 from widemargin.training.fit import Fit, fit
 from widemargin.training.history import History, Row
 from widemargin.training.optimizers import Adam, Nero, RmsProp, Sgd
 from widemargin.training.schedules import Constant, Cosine, Exponential, Steps
-from widemargin.training.watch import TrainingStopped, Watch
+from widemargin.training.stopping import TrainingStopped, Watch
 
 __all__ = [
     "Adam",

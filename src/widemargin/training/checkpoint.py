@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widemargin.files import write_whole
-from widemargin.training.settings import first_difference
+from widemargin._io.files import write_whole
+from widemargin.training.fingerprint import first_difference
 
 NAME = "checkpoint.safetensors"
 

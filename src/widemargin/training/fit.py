@@ -12,13 +12,14 @@ from typing import Any
 from torch import nn
 
 from widemargin import norms, places
-from widemargin.training import launching
+from widemargin.training.config import Task
+from widemargin.training.devices import fabric as make_fabric
+from widemargin.training.devices import quiet
 from widemargin.training.history import History
 from widemargin.training.loop import train
 from widemargin.training.optimizers import Adam, MakesOptimizer
 from widemargin.training.schedules import Constant, Schedule
-from widemargin.training.task import Task
-from widemargin.training.watch import Watch
+from widemargin.training.stopping import Watch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +146,8 @@ def fit(
         tensorboard=tensorboard,
         progress=progress,
     )
-    fabric = launching.fabric(accelerator=accelerator, devices=devices, strategy=strategy, precision=precision)
-    with launching.quiet():
+    fabric = make_fabric(accelerator=accelerator, devices=devices, strategy=strategy, precision=precision)
+    with quiet():
         outcome = fabric.launch(functools.partial(train, task=task))
     if outcome.weights is not None:  # of other processes
         from safetensors.torch import load

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from widemargin._io.files import write_json
 from widemargin.data import batches
-from widemargin.files import write_json
 from widemargin.margins.measurement import measure
-from widemargin.modes import evaluating
-from widemargin.training.sources import Place
+from widemargin.modules import evaluating
+from widemargin.training.batches import Place
 
 Row: TypeAlias = dict[str, float | int | str]
 """epoch, step, split ("train" or "validation"), loss, accuracy, "distance at …"; of train also objective and lr."""

@@ -12,27 +12,28 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from widemargin._autograd.preserve_rng import preserve_rng
+from widemargin._cuda.runtime import is_recording
+from widemargin._io.progress import track
 from widemargin.data import batches, load
-from widemargin.gpu import is_recording
 from widemargin.losses.margin import MarginLoss
-from widemargin.modes import evaluating
-from widemargin.progress import track
-from widemargin.training import checkpoint, parallel
-from widemargin.training.backward import margin_backward
-from widemargin.training.graph import Static, last_scores, why_no_graph
+from widemargin.modules import evaluating
+from widemargin.split_backward.backward import margin_backward
+from widemargin.training import checkpoint, distributed
+from widemargin.training.batches import Batch, InMemory, Place, source
+from widemargin.training.config import Outcome, Position, Task
+from widemargin.training.cuda_graph import Static, last_scores, why_no_graph
+from widemargin.training.fingerprint import describe
 from widemargin.training.history import Gauge, Row, call
-from widemargin.training.randomness import given_back, seed_all
-from widemargin.training.settings import describe
-from widemargin.training.sources import Batch, InMemory, Place, source
-from widemargin.training.task import Outcome, Position, Task
+from widemargin.training.rng import seed_all
+from widemargin.training.stopping import Context, bad_row, stop_at_sample
 from widemargin.training.tensorboard import Board
-from widemargin.training.watch import Context, bad_row, stop_at_sample
 from widemargin.types import check_scores_and_labels
 
 
 def train(fabric: Any, task: Task) -> Outcome:
     """Train, from the beginning or from a checkpoint, as one of `fabric.world_size` processes."""
-    with given_back(fabric.device):
+    with preserve_rng(fabric.device):
         # Processes that were spawned share the memory of the network they were given.
         model = fabric.to_device(task.model if fabric.world_size == 1 else copy.deepcopy(task.model))
         run = _Run(fabric, task, model)
@@ -56,7 +57,7 @@ def train(fabric: Any, task: Task) -> Outcome:
 class _Run:
     def __init__(self, fabric: Any, task: Task, model: nn.Module) -> None:
         if fabric.world_size > 1:
-            parallel.broadcast(model)
+            distributed.broadcast(model)
         weight = next(p for p in model.parameters() if p.is_floating_point())
         self.place = Place(
             device=fabric.device,
@@ -107,7 +108,7 @@ class _Run:
             group["lr"] = rate * self._factor()
         totals = self._passes(batch)
         if self.place.processes > 1:
-            totals = parallel.add_up(self.model, totals)
+            totals = distributed.add_up(self.model, totals)
         at.alive = at.alive or any(bool(p.grad.any()) for p in self.model.parameters() if p.grad is not None)
         self.optimizer.step()
         minimised, loss_of_batch = totals.tolist()

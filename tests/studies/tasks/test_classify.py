@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from studies import tiny
-from widemargin import data
+from widemargin import data, population
 from widemargin.studies import samples
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Context
-from widemargin.training import population
 
 # Shapes are checked in the tests of the losses and networks; here that would take most of the time.
 pytestmark = pytest.mark.usefixtures("untyped")

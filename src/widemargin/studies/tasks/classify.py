@@ -31,11 +31,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from widemargin import population
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import measurements, samples, values, weights
 from widemargin.studies.settings import digest
 from widemargin.studies.trial import Context, Trial
-from widemargin.training import TrainingStopped, population
+from widemargin.training import TrainingStopped
 
 VERSION = 1
 _TRAINING = ("data", "network", "loss", "regularizers", "optimizer", "schedule", "steps", "batch", "dtype", "until")

@@ -17,17 +17,17 @@ from typing import Any
 
 import torch
 
+from widemargin import population
 from widemargin.control.accuracy import accuracies
 from widemargin.gp import finite_ensemble
 from widemargin.losses import Target
 from widemargin.margins import normalized
-from widemargin.modes import evaluating
+from widemargin.modules import evaluating
 from widemargin.studies import values
 from widemargin.studies.settings import digest
 from widemargin.studies.spheres import points
 from widemargin.studies.tasks import targeted
 from widemargin.studies.trial import Context, Trial
-from widemargin.training import population
 
 VERSION = 1
 

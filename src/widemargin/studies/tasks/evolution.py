@@ -18,12 +18,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from widemargin import margins
+from widemargin import margins, population
 from widemargin.data import Samples
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import samples, values
 from widemargin.studies.trial import Context, Trial
-from widemargin.training import TrainingStopped, population
+from widemargin.training import TrainingStopped
 
 VERSION = 1
 _KEYS = ("data", "network", "loss", "optimizer", "schedule", "steps", "batch", "watch")

@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 
-from widemargin import losses
+from widemargin import losses, population
 from widemargin.studies import values
 from widemargin.studies.trial import Context, Trial
-from widemargin.training import margin_backward, population
+from widemargin.training import margin_backward
 
 VERSION = 1
 _KEYS = ("shape", "classes", "network", "loss", "batch", "precision", "warm", "repeats")

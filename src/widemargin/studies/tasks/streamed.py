@@ -23,14 +23,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
-from widemargin import attacks, training
+from widemargin import attacks, population, training
 from widemargin.data import Data, Samples
 from widemargin.data.imagenet import load_imagenet
 from widemargin.data.seeds import generator
 from widemargin.studies import samples, values, weights
 from widemargin.studies.settings import digest
 from widemargin.studies.trial import Context, Trial
-from widemargin.training import population
 
 VERSION = 1
 _TRAINING = ("data", "network", "loss", "optimizer", "schedule", "epochs", "batch")

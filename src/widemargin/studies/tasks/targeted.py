@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from widemargin import population
 from widemargin.control.accuracy import accuracies
 from widemargin.data import Samples
 from widemargin.losses import Target
@@ -38,7 +39,7 @@ from widemargin.studies import values
 from widemargin.studies.settings import digest
 from widemargin.studies.spheres import points
 from widemargin.studies.trial import Context, Trial
-from widemargin.training import TrainingStopped, population
+from widemargin.training import TrainingStopped
 
 VERSION = 1
 DIED = 1e30

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from widemargin import population
 from widemargin.control import Twins, rejection_twins
 from widemargin.control.accuracy import accuracies
 from widemargin.losses import Target
@@ -31,7 +32,7 @@ from widemargin.studies import values
 from widemargin.studies.spheres import points
 from widemargin.studies.tasks import targeted
 from widemargin.studies.trial import Context, Trial
-from widemargin.training import Constant, Exponential, Nero, population
+from widemargin.training import Constant, Exponential, Nero
 
 VERSION = 2
 _KEYS = ("data", "network", "pairs", "steps", "until", "lr", "decay", "whole")

@@ -1,0 +1,1 @@
+"""CUDA graphs, checks without a GPU sync, and Triton kernels."""

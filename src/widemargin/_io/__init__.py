@@ -1,0 +1,1 @@
+"""Atomic files, progress bars, provenance and optional imports."""

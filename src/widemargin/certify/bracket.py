@@ -1,0 +1,189 @@
+"""How far the decision boundary really is: certified below, attacked above, and the linearised distance beside them."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from widemargin import bounds as theorems
+from widemargin import certify, margins, norms
+from widemargin.attacks.arguments import Bounds, check_inputs
+from widemargin.attacks.minimal import Search, minimal
+from widemargin.bounds.chain import like_weights
+from widemargin.modules import evaluating
+from widemargin.places import scores_of, uncompiled, unwrap
+from widemargin.types import Labels, Mask, PerExample, check_finite, is_binary
+
+RELAXATION, LIPSCHITZ, WRONG, NOTHING = "linear relaxation", "Lipschitz", "misclassified", "none"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Band:
+    """Robust accuracy over ε, between what is certified and what the attack left; one entry per ε."""
+
+    epsilons: tuple[float, ...]
+    certified: tuple[float, ...]
+    attacked: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bracket:
+    """lower ≤ d ≤ upper for the l_p distance d of each sample from the nearest input of another answer.
+
+    `lower` is a certificate, `upper` the distance of a point that was seen to be misclassified: infinite where none was
+    found, which `found` tells. `linearized` is (f_y − f_i)/‖∇f_y − ∇f_i‖_q, smallest over i, and bound to neither side:
+    negative where misclassified, NaN where there is no gradient. A misclassified sample has lower = upper = 0 (sokolic,
+    errata 2). `lower_by` names what gave each lower bound, `notes` what could not be tried and why.
+    """
+
+    lower: PerExample
+    upper: PerExample
+    linearized: PerExample
+    found: Mask
+    lower_by: tuple[str, ...]
+    p: float
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    @property
+    def correct(self) -> Mask:
+        """Which samples are classified right as they stand."""
+        return self.upper > 0
+
+    def robust_accuracy(self, epsilons: Sequence[float | int]) -> Band:
+        """Shares of samples that are proved right in the whole ball of radius ε, and that the attack left right."""
+        sizes = tuple(float(epsilon) for epsilon in epsilons)
+        if not sizes or not all(math.isfinite(size) and size >= 0 for size in sizes):
+            raise ValueError(f"epsilons is {list(epsilons)!r}, expected finite numbers >= 0, at least one")
+        proved = [float((self.correct & (self.lower >= size)).double().mean()) for size in sizes]
+        left = [float((self.upper > size).double().mean()) for size in sizes]
+        return Band(epsilons=sizes, certified=tuple(proved), attacked=tuple(left))
+
+    def summary(self) -> dict[str, Any]:
+        """Medians over the samples that are classified right and have an upper bound; `error` is |lin − upper|/upper.
+
+        `between` is the share of them whose linearised distance lies between the two bounds.
+        """
+        kept = self.correct & self.found
+        low, high, linear = self.lower[kept], self.upper[kept], self.linearized[kept]
+        some = len(low) > 0
+        columns = {
+            "lower": low,
+            "upper": high,
+            "linearized": linear,
+            "gap": high - low,
+            "lower/upper": low / high,
+            "error": (linear - high).abs() / high,
+        }
+        medians = {name: float(values.nanquantile(0.5)) if some else math.nan for name, values in columns.items()}
+        inside = float(((linear >= low) & (linear <= high)).double().mean()) if some else math.nan
+        return {"samples": len(self), "bracketed": int(kept.sum()), "medians": medians, "between": inside}
+
+    def __str__(self) -> str:
+        found = self.summary()
+        told = ", ".join(f"{name} {value:.4g}" for name, value in found["medians"].items())
+        by = ", ".join(f"{self.lower_by.count(name)} by {name}" for name in dict.fromkeys(self.lower_by))
+        lines = [f"{found['bracketed']} of {len(self)} samples bracketed in l_{self.p:g}; medians: {told}", by]
+        return "\n  ".join([*lines, *self.notes])
+
+
+def bracket(
+    model: nn.Module,
+    x: Tensor,
+    y: Labels,
+    p: float = 2.0,
+    *,
+    method: certify.Method = "crown",
+    search: Search = "best",
+    bounds: Bounds = None,
+    steps: int = 12,
+    attack_steps: int = 30,
+    batch_size: int = 256,
+) -> Bracket:
+    """The distance of every sample from the decision boundary, between a certificate and an attack.
+
+    Lower: the larger of a linear relaxation (`certify.radius`) and γ_out/Π‖W‖_2 (`bounds.input_margin`; its l_2 radius
+    also holds for p < 2, and divided by n^{1/2 − 1/p} for p > 2). A network that one of them can't read is bounded by
+    the other, and `notes` say so; with neither, lower is 0. Computed in float64 of the network's own weights: the
+    rounding of its forward pass is not part of the proof. Upper: `attacks.minimal`.
+
+    Args:
+        model: any classifier; taken in evaluation mode and left as it was.
+        x: inputs `[batch, ...]`.
+        y: class indices, or −1.0 and +1.0 for a binary network.
+        p: the norm, in [1, ∞].
+        method: of the relaxation, see `certify.margin_bound`.
+        search: of the attack, see `attacks.minimal`.
+        bounds: a range that the attacked inputs stay in, or None. The lower bound does not use it, so the bracket holds
+            for the distance in all of space and for the distance inside the range.
+        steps: radii that the relaxation tries.
+        attack_steps: steps of the attack.
+        batch_size: samples at a time.
+    """
+    norms.check_p(p)
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size!r}, expected an integer of at least 1")
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
+    check_inputs(x, bounds)
+    check_finite(x, "x")
+    network = unwrap(model)
+    with evaluating(network), uncompiled(network):
+        x = like_weights(network, x.detach())
+        y = y.to(x.device)
+        with torch.no_grad():
+            first = scores_of(network(x[:1]))
+        parts = [
+            minimal(network, a, b, p=p, steps=attack_steps, bounds=bounds, search=search)
+            for a, b in zip(x.split(batch_size), y.split(batch_size))
+        ]
+        classes = 1 if is_binary(first) else min(9, first.shape[1] - 1)
+        measured = margins.measure(network, (x, y), p=p, classes=classes, batch_size=batch_size, progress=False)
+        upper = torch.cat([part.distances for part in parts]).cpu()
+        found = torch.cat([part.found for part in parts]).cpu()
+        lower, by, notes = _lower(network, x, y, p, method, steps, upper)
+    return Bracket(
+        lower=torch.where(upper > 0, torch.minimum(lower, upper), 0.0),  # above only by rounding, where both are exact
+        upper=upper,
+        linearized=measured.margins["input"].double(),
+        found=found,
+        lower_by=tuple(WRONG if at == 0 else name for at, name in zip(upper.tolist(), by)),
+        p=float(p),
+        notes=notes,
+    )
+
+
+def _lower(
+    network: nn.Module, x: Tensor, y: Tensor, p: float, method: certify.Method, steps: int, upper: Tensor
+) -> tuple[Tensor, list[str], tuple[str, ...]]:
+    best, by, notes = torch.zeros_like(upper), [NOTHING] * len(upper), []
+    try:
+        values = _lipschitz(network, x, y, p)
+    except (TypeError, ValueError) as reason:
+        notes.append(f"no Lipschitz certificate: {reason}")
+    else:
+        by = [LIPSCHITZ if value > 0 else name for value, name in zip(values.tolist(), by)]
+        best = values
+    start = torch.where(upper.isfinite(), upper, (100 * best).clamp(min=1.0))
+    try:
+        values = certify.radius(network, x, y, p=p, method=method, steps=steps, start=start).values
+    except TypeError as reason:
+        notes.append(f"no linear relaxation: {reason}")
+    else:
+        by = [RELAXATION if value > 0 and value >= least else name for value, least, name in zip(values, best, by)]
+        best = torch.maximum(best, values)
+    return best, by, tuple(notes)
+
+
+def _lipschitz(network: nn.Module, x: Tensor, y: Tensor, p: float) -> Tensor:
+    found = theorems.input_margin(copy.deepcopy(network).double(), x.double(), y, directions=0)
+    size = x[0].numel()
+    return found.spectral.values / (size ** (0.5 - 1 / p) if p > 2 else 1.0)

@@ -1,0 +1,117 @@
+"""The samples of every network, and which of them it sees in which step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from widemargin.data import Samples, batches
+from widemargin.training.batches import order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A batch of every network: `x` `[networks, batch, ...]`, `y` and `index` `[networks, batch]`."""
+
+    x: Tensor
+    y: Tensor
+    index: Tensor
+
+    def flat(self) -> Tensor:
+        """All labels, `[networks·batch]`."""
+        return self.y.flatten()
+
+
+class Table:
+    """The data of some networks, where they are trained: inputs and labels that networks share are there once."""
+
+    def __init__(self, data: Sequence[Samples], seeds: Sequence[int], batch_size: int | None) -> None:
+        self.size, self.seeds, self.batch_size = len(data[0]), list(seeds), batch_size
+        self.x, self._which_x = _shared([samples.x for samples in data])
+        self.y, self._which_y = _shared([samples.y for samples in data])
+        self._epoch: int | None = None
+        self._order = torch.empty(0)
+
+    def batch(self, step: int) -> Batch:
+        """The batch of every network in this step: the same samples as in `fit` with that network's seed."""
+        networks = len(self.seeds)
+        if self.batch_size is None:
+            index = torch.arange(self.size, device=self.y.device).expand(networks, -1)
+            return Batch(x=self._whole(self.x, self._which_x), y=self._whole(self.y, self._which_y), index=index)
+        epoch, number = divmod(step, -(-self.size // self.batch_size))
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = torch.stack([order(self.size, epoch, seed) for seed in self.seeds]).to(self.y.device)
+        index = self._order[:, number * self.batch_size : (number + 1) * self.batch_size]
+        return Batch(
+            x=self._part(self.x, self._which_x, index), y=self._part(self.y, self._which_y, index), index=index
+        )
+
+    def keep(self, index: Tensor) -> None:
+        """Go on with the networks at `index` alone."""
+        self.seeds = [self.seeds[k] for k in index.tolist()]
+        self._which_x, self._which_y = self._which_x[index], self._which_y[index]
+        self._epoch = None
+
+    def _whole(self, values: Tensor, which: Tensor) -> Tensor:
+        return values.expand(len(which), *values.shape[1:]) if len(values) == 1 else values[which]
+
+    def _part(self, values: Tensor, which: Tensor, index: Tensor) -> Tensor:
+        if len(values) == 1:  # whole rows are copied: faster than an index of two dimensions
+            return values[0].index_select(0, index.flatten()).unflatten(0, index.shape)
+        return values[which[:, None], index]
+
+
+def samples_of(data: Any, count: int, device: torch.device, dtype: torch.dtype) -> list[Samples]:
+    """The samples of every network, on the device and in the dtype: `data` for all, or one of a sequence each."""
+    if isinstance(data, Sequence) and not isinstance(data, str) and not _is_pair(data):
+        if len(data) != count:
+            raise ValueError(f"data has {len(data)} data sets, but there are {count} networks, expected one for each")
+        given = list(data)
+    else:
+        given = [data] * count
+    seen: dict[int, Samples] = {}
+    tensors: dict[int, Tensor] = {}
+    found = []
+    for number, one in enumerate(given):
+        if id(one) not in seen:
+            samples = _in_one_piece(one)
+            for tensor in (samples.x, samples.y):
+                if id(tensor) not in tensors:  # shared inputs stay shared
+                    tensors[id(tensor)] = tensor.to(device, dtype if tensor is samples.x else None)
+            seen[id(one)] = Samples(tensors[id(samples.x)], tensors[id(samples.y)])
+        found.append(seen[id(one)])
+        if found[-1].x.shape != found[0].x.shape:
+            raise ValueError(
+                f"data has inputs of shape {list(found[-1].x.shape)} at index {number} and {list(found[0].x.shape)} at "
+                "index 0, expected equally many samples of one form for all networks"
+            )
+    return found
+
+
+def _is_pair(data: Sequence[Any]) -> bool:
+    return len(data) == 2 and all(isinstance(part, Tensor) for part in data)
+
+
+def _in_one_piece(data: Any) -> Samples:
+    source = batches(data, batch_size=4096, split="train")
+    if isinstance(data, Samples):
+        return data
+    parts = list(source)
+    if not parts:
+        raise ValueError("data has no samples, expected at least one")
+    x, y = (torch.cat(part) for part in zip(*parts))
+    return Samples(x, y)
+
+
+def _shared(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The different ones among `tensors`, stacked, and which of them each is."""
+    places = {key: place for place, key in enumerate(dict.fromkeys(map(id, tensors)))}
+    different = {id(tensor): tensor for tensor in tensors}
+    which = torch.tensor([places[id(tensor)] for tensor in tensors], device=tensors[0].device)
+    one_alone = next(iter(different.values()))
+    return one_alone[None] if len(different) == 1 else torch.stack(list(different.values())), which

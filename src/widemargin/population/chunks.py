@@ -1,0 +1,181 @@
+"""How many networks to train at once, by measuring.
+
+More at once save the time that every operation takes however small it is; too many leave the caches, where nothing is
+left to save. Which of the two counts more depends on networks, batch, loss and machine, so a few steps are timed with
+1, 4, 16, 64, … networks, as long as that pays, and the choice is remembered for as long as the program runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from widemargin._cuda.graphs import WARM
+from widemargin.modules import evaluating
+from widemargin.population.conv_matmul import Convolutions
+from widemargin.population.conv_matmul import forms as known_forms
+from widemargin.population.run import Plan, Run
+
+_PART_FOR_MEASURING = 0.05
+_TIMED = 3  # steps of a measurement, and one before them; of quick steps more
+_remembered: dict[tuple[Any, ...], Chunk] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """So many networks at once, with convolutions of this form."""
+
+    size: int
+    convolutions: Convolutions
+
+
+def choose(plan: Plan, *, size: int | None, convolutions: Convolutions | None) -> Chunk:
+    """The fastest chunk for `plan`, with its size or its convolutions as asked for, where they are."""
+    forms = known_forms(plan.networks[0], plan.device) if convolutions is None else (convolutions,)
+    if size is not None and (len(forms) == 1 or size == 1):
+        return Chunk(size=min(size, len(plan)), convolutions=forms[0])
+    key = _key(plan, size, forms)
+    if key not in _remembered:
+        most = len(plan) if size is None else min(size, len(plan))
+        found = _measured(plan, most if size is not None else min(most, room(plan)), forms, fixed=size is not None)
+        if found is None:
+            return _guess(plan, most, forms, fixed=size is not None)
+        _remembered[key] = found
+    return _remembered[key]
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether this error says that memory did not suffice."""
+    return isinstance(error, torch.OutOfMemoryError)
+
+
+def room(plan: Plan) -> int:
+    """How many networks fit in memory: an estimate, at least 1.
+
+    A network needs its weights, their gradients, what the optimizer keeps, and room to step; and its activations, their
+    gradients, and as much again.
+    """
+    network = plan.networks[0]
+    weights = sum(p.numel() * p.element_size() for p in network.parameters())
+    batch = plan.data[0].x[: plan.batch_size or len(plan.data[0])]
+    seen: list[int] = [batch.numel() * batch.element_size()]
+
+    def note(_: nn.Module, __: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            seen.append(output.numel() * output.element_size() // len(one) * len(batch))
+
+    one = batch[:1].to(next(network.parameters()).device)
+    handles = [m.register_forward_hook(note) for m in network.modules() if not any(m.children())]
+    try:
+        with evaluating(network), torch.no_grad():
+            network(one)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return max(1, int(0.8 * available(plan.device) / (5 * weights + 3 * sum(seen))))
+
+
+def available(device: torch.device) -> float:
+    """Bytes of memory that are free on `device`; infinity where nobody says."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return float(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):  # not a Linux
+        names = getattr(os, "sysconf_names", {})
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 if "SC_PHYS_PAGES" in names else math.inf
+
+
+def seconds(plan: Plan, size: int, form: Convolutions) -> float:
+    """The time of a step of one network, where `size` of them train at once: of copies, for a few steps."""
+    run = Run(dataclasses.replace(plan, until=None), range(size), form)
+    while run.no_graph is None and run.graphs is None and run.step < 4 * WARM:  # what comes before a graph is recorded
+        run.advance(lambda *_: None)
+    times: list[float] = []
+    while len(times) < 1 + _TIMED or (sum(times[1:]) < 0.1 and len(times) < 50):
+        start = time.perf_counter()
+        run.advance(lambda *_: None)
+        if plan.device.type == "cuda":
+            torch.cuda.synchronize(plan.device)
+        times.append(time.perf_counter() - start)
+    # The mean: on a busy machine the shortest of many short steps is lucky, and long ones are never so. The first one
+    # is slow anyway.
+    return sum(times[1:]) / (len(times) - 1) / size
+
+
+def _measured(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk | None:
+    """The fastest of the sizes up to `most` (or of the forms alone), or None where the training is too short for it."""
+    allowed = _PART_FOR_MEASURING * len(plan) * plan.steps / (1 + _TIMED)  # network-steps, as slow as one by one
+    best: tuple[float, Chunk] | None = None
+    alone: tuple[float, Chunk] | None = None
+    for size in [most] if fixed else list(_sizes(most)):
+        tried = forms if size > 1 else forms[:1]  # one network alone has no convolutions to put together
+        allowed -= size * len(tried)
+        if allowed < 0:
+            break
+        times: list[tuple[float, Chunk]] = []
+        for form in tried:
+            try:
+                times.append((seconds(plan, size, form), Chunk(size=size, convolutions=form)))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+        if not times:
+            break
+        fastest = min(times, key=lambda pair: pair[0])
+        if best is not None and fastest[0] > 1.5 * best[0]:  # less may be noise
+            break
+        best = fastest if best is None or fastest[0] < best[0] else best
+        alone = alone or (fastest if size == 1 else None)
+    if best is None:
+        return None
+    if alone is not None and best[0] < alone[0] < 1.5 * best[0] and allowed >= 2 * (best[1].size + 1):
+        return _duel(plan, alone, best)
+    return best[1]
+
+
+def _duel(plan: Plan, alone: tuple[float, Chunk], together: tuple[float, Chunk]) -> Chunk:
+    """Where the gain is small it may be luck: both once more, and together only if that is faster again."""
+    times = []
+    for before, chunk in (alone, together):
+        try:
+            times.append(before + seconds(plan, chunk.size, chunk.convolutions))
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            return alone[1]
+    return together[1] if times[1] < 0.97 * times[0] else alone[1]
+
+
+def _guess(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk:
+    """For a training so short that it is over before anything is measured."""
+    on_gpu = plan.device.type == "cuda"
+    size = most if fixed or on_gpu else min(most, 16)
+    form = forms[-1] if on_gpu else forms[0]
+    return Chunk(size=size if fixed else min(size, room(plan)), convolutions=form)
+
+
+def _sizes(most: int) -> Iterator[int]:
+    size = 1
+    while size < most:
+        yield size
+        size *= 4
+    yield most
+
+
+def _key(plan: Plan, size: int | None, forms: tuple[Convolutions, ...]) -> tuple[Any, ...]:
+    batch = min(plan.batch_size or len(plan.data[0]), len(plan.data[0]))
+    x, kinds = plan.data[0].x, (repr(plan.losses[0])[:1000], repr(plan.regularizers), type(plan.optimizers[0]))
+    threads = torch.get_num_threads()
+    return (str(plan.networks[0]), batch, x.shape[1:], x.dtype, plan.device, *kinds, len(plan), size, forms, threads)

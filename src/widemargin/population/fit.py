@@ -1,0 +1,220 @@
+"""Train many networks of one architecture as one program."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from widemargin._autograd.preserve_rng import preserve_rng
+from widemargin._cuda import graphs
+from widemargin.population.batches import samples_of
+from widemargin.population.chunks import Chunk, choose, is_out_of_memory
+from widemargin.population.conv_matmul import CONVOLUTIONS, Convolutions, why_not_fused
+from widemargin.population.optimizers import check_optimizers
+from widemargin.population.progress_bars import Bar, bar
+from widemargin.population.run import Ended, Plan, Run
+from widemargin.population.stack import check_alike
+from widemargin.training.schedules import Constant, Schedule
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Population:
+    """Trained networks, how many steps each took, the mean loss of its last batch, and in which chunks they trained.
+
+    `no_graph` says why there was no CUDA graph; it is None where most steps were replayed from one. `backward` says how
+    the gradients of margin losses were taken in the first steps, and why (see `training.margin_backward`); it is None
+    for other losses.
+    """
+
+    networks: list[nn.Module]
+    steps: list[int]
+    losses: list[float]
+    chunks: list[int]
+    no_graph: str | None = None
+    backward: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.networks)
+
+
+def build(builder: Callable[[], nn.Module], seeds: Sequence[int]) -> list[nn.Module]:
+    """A network from `builder` for every seed, with torch's generator seeded by it; the generator is left as it was."""
+    networks = []
+    for seed in seeds:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            networks.append(builder())
+    return networks
+
+
+def fit(
+    networks: Sequence[nn.Module],
+    data: Any,
+    *,
+    loss: Any,
+    optimizer: Any,
+    steps: int,
+    batch_size: int | None = 128,
+    seeds: Sequence[int] | None = None,
+    regularizers: Sequence[Any] = (),
+    schedule: Schedule = Constant(),  # noqa: B008 (a frozen value)
+    until: float | None = None,
+    chunk: int | None = None,
+    convolutions: Convolutions | None = None,
+    graph: bool | None = None,
+    device: str | torch.device | None = None,
+    progress: bool | None = None,
+) -> Population:
+    """Train `networks`, which are left as they are, and return trained copies.
+
+    The same weights as training them one by one with the same seeds, up to rounding: every network's order of samples,
+    dropout masks and batch statistics are its own. Without dropout they are also those of `fit` with that seed.
+
+    Args:
+        networks: networks of one architecture; `build(builder, seeds)` makes them.
+        data: one data set for all (its training set), or a sequence of data sets of equal size, one a network. Inputs
+            that networks share are kept once.
+        loss: one loss for all, or a sequence of one a network. Losses of scores, `Target` with different α, and
+            `MarginLoss` with different penalties train as one; any others are computed network by network.
+        optimizer: `training.Sgd`, `Adam`, `RmsProp` or `Nero`, or a sequence that differs in the learning rates alone.
+        steps: at most so many steps for every network.
+        batch_size: samples of a step of each network; None: all of them, in their order.
+        seeds: of the order of the samples and the dropout masks, one a network; by default 0, 1, 2, …
+        regularizers: as of `fit`, the same for all.
+        schedule: as of `fit`, with a step for an epoch: (step, steps) → factor of the learning rate.
+        until: a network whose mean loss on a batch is below this, before the step that it is for, is done, and no
+            longer trained with the others.
+        chunk: how many networks to train at once; by default as many as are fastest, by measuring. Where the memory
+            of a GPU does not suffice the chunk is halved, with a warning.
+        convolutions: `"grouped"`, `"matmul"`, or on a GPU `"fused"`, see `population.convolutions`; by default the
+            fastest, by measuring.
+        graph: whether steps are recorded as a CUDA graph and replayed, which takes the time of Python out of them. By
+            default they are on a GPU, where they can be: batches of one size (a smaller last batch of an epoch runs
+            without), and losses and regularizers that serve all networks at once. `Population.no_graph` says why not;
+            with True that is an error.
+        device: where to train; by default where the first network is. The copies are where the networks are.
+        progress: show bars of the networks and the steps; by default on a terminal only.
+    """
+    networks = list(networks)
+    check_alike(networks)
+    count = len(networks)
+    numbers = {"steps": steps, "batch_size": batch_size, "chunk": chunk}
+    for name, value in numbers.items():
+        if value is None and name != "steps":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} is {value!r}, expected an integer >= 1")
+    if until is not None and not (isinstance(until, (int, float)) and 0 < until < math.inf):
+        raise ValueError(f"until is {until!r}, expected None or a loss > 0")
+    if convolutions is not None and convolutions not in CONVOLUTIONS:
+        raise ValueError(f"convolutions is {convolutions!r}, expected 'grouped', 'matmul', 'fused' or None")
+    weight = next(p for p in networks[0].parameters() if p.is_floating_point())
+    where = weight.device if device is None else torch.device(device)
+    if convolutions == "fused" and why_not_fused(where) is not None:
+        raise ValueError(f"convolutions is 'fused', but {why_not_fused(where)}")
+    if graph and graphs.why_not(where) is not None:
+        raise ValueError(f"graph is True, but {graphs.why_not(where)}")
+    plan = Plan(
+        networks=networks,
+        data=samples_of(data, count, where, weight.dtype),
+        losses=_each("loss", loss, count),
+        optimizers=_each("optimizer", optimizer, count),
+        seeds=_seeds(seeds, count),
+        regularizers=tuple(regularizers),
+        steps=steps,
+        batch_size=batch_size,
+        schedule=schedule,
+        until=until,
+        device=where,
+        graph=graph,
+    )
+    check_optimizers(plan.optimizers)
+    with preserve_rng(where), torch.enable_grad():
+        chosen = choose(plan, size=chunk, convolutions=convolutions)
+        with bar(count, steps, progress=progress) as shown:
+            return _train(plan, chosen, shown)
+
+
+def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
+    ended: dict[int, tuple[nn.Module, Ended]] = {}
+    size, sizes = chunk.size, list[int]()
+    hows: list[tuple[str | None, str | None]] = []
+    while len(ended) < len(plan):
+        first = len(ended)
+        members = range(first, min(first + size, len(plan)))
+        try:
+            part, how = _train_together(plan, members, chunk.convolutions, shown)
+        except RuntimeError as error:
+            if not is_out_of_memory(error) or len(members) == 1:
+                raise
+            size = len(members) // 2
+        else:
+            ended.update(part)
+            sizes.append(len(members))
+            hows.append(how)
+            continue
+        # Here, outside of the except block, nothing holds the tensors of the failed attempt any more.
+        if plan.device.type == "cuda":
+            torch.cuda.empty_cache()
+        warnings.warn(f"{len(members)} networks at once do not fit in memory, going on with {size}", stacklevel=3)
+    outcome = [ended[k] for k in range(len(plan))]
+    backwards = dict.fromkeys(line for _, line in hows if line is not None)
+    return Population(
+        networks=[network for network, _ in outcome],
+        steps=[end.steps for _, end in outcome],
+        losses=[end.loss for _, end in outcome],
+        chunks=sizes,
+        no_graph=next((reason for reason, _ in hows if reason is not None), None),
+        backward="; ".join(backwards) or None,
+    )
+
+
+def _train_together(
+    plan: Plan, members: Sequence[int], convolutions: Convolutions, shown: Bar
+) -> tuple[dict[int, tuple[nn.Module, Ended]], tuple[str | None, str | None]]:
+    """How the networks `members` ended, and why without a CUDA graph, and which way back."""
+    run = Run(plan, members, convolutions)
+    ended: dict[int, tuple[nn.Module, Ended]] = {}
+
+    def done(row: int, end: Ended) -> None:
+        network = copy.deepcopy(plan.networks[run.members[row]])
+        run.stack.write_to(row, network)
+        ended[run.members[row]] = network, end
+
+    while run.step < plan.steps and run.members:
+        run.advance(done)
+        shown.step(run.step)
+    run.look()
+    for row, loss in enumerate(run.losses.tolist()):
+        done(row, Ended(steps=run.step, loss=loss))
+    for _ in members:
+        shown.network()
+    no_graph = run.no_graph or (None if run.was_recorded else "the training is too short for one")
+    return ended, (no_graph, run.backward)
+
+
+def _each(name: str, value: Any, count: int) -> list[Any]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value] * count
+    if len(values) != count:
+        raise ValueError(f"{name} has {len(values)} entries, but there are {count} networks, expected one for each")
+    for one in values:
+        if not callable(one) or isinstance(one, type):
+            raise TypeError(f"{name} is {one!r}, expected a value that can be called, such as losses.CrossEntropy()")
+    return values
+
+
+def _seeds(seeds: Sequence[int] | None, count: int) -> list[int]:
+    values = list(range(count)) if seeds is None else list(seeds)
+    if len(values) != count:
+        raise ValueError(f"seeds has {len(values)} entries, but there are {count} networks, expected one for each")
+    for seed in values:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise TypeError(f"seeds has {seed!r}, expected integers")
+    return values

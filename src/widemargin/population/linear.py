@@ -1,0 +1,46 @@
+"""Linear layers of many networks as one batched matrix product, whose gradients lie in memory as the weights do.
+
+out[k]ᵀ [out, batch] = weight[k] [out, in] @ x[k]ᵀ + bias[k]
+
+`vmap` would compute x @ weightᵀ, and the gradient of weightᵀ: it is right, but transposed in memory, and every
+optimizer would walk through it in the wrong order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from widemargin.population.vmap_lowering import lowered
+
+
+def transform(
+    x: Float[Tensor, "networks batch inputs"],
+    weight: Float[Tensor, "networks outputs inputs"],
+    bias: Float[Tensor, "networks outputs"] | None,
+) -> Float[Tensor, "networks batch outputs"]:
+    """`F.linear` of every network."""
+    out = weight.bmm(x.mT) if bias is None else bias[:, :, None].baddbmm(weight, x.mT)
+    return out.mT
+
+
+@contextmanager
+def by_one_product(network: nn.Module) -> Iterator[None]:
+    """Inside the `with` block, and inside `vmap`, the linear layers of `network` are computed by `transform`."""
+    with ExitStack() as stack:
+        for layer in network.modules():
+            if type(layer) is nn.Linear:
+                layer.forward = partial(_forward, layer)  # type: ignore[method-assign]
+                stack.callback(delattr, layer, "forward")
+        yield
+
+
+def _forward(layer: nn.Linear, x: Tensor) -> Tensor:
+    if x.ndim != 2:
+        return F.linear(x, layer.weight, layer.bias)
+    return lowered(transform, x, layer.weight, layer.bias)

@@ -1,0 +1,83 @@
+"""BatchNorm and GroupNorm of many networks as one: each has statistics, weights and biases of its own.
+
+`vmap` does the same where it can. It stops with an error where it has to ask a tensor how it lies in memory: BatchNorm
+on a GPU (torch 2.11), GroupNorm of images with their channels last (torch 2.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from widemargin.population.vmap_lowering import lowered
+
+
+def normalise(
+    x: Float[Tensor, "networks batch channels ..."],
+    mean: Float[Tensor, "networks channels"] | None,
+    variance: Float[Tensor, "networks channels"] | None,
+    weight: Float[Tensor, "networks channels"] | None,
+    bias: Float[Tensor, "networks channels"] | None,
+    *,
+    by_batch: bool,
+    momentum: float,
+    eps: float,
+) -> Float[Tensor, "networks batch channels ..."]:
+    """`F.batch_norm` of every network; `mean` and `variance`, the running ones, are changed in place."""
+    networks, _, channels = x.shape[:3]
+    mean, variance, weight, bias = (None if v is None else v.view(-1) for v in (mean, variance, weight, bias))
+    flat = x.transpose(0, 1).flatten(1, 2)  # [batch, networks·channels, ...]
+    out = F.batch_norm(flat, mean, variance, weight, bias, by_batch, momentum, eps)
+    return out.unflatten(1, (networks, channels)).transpose(0, 1)
+
+
+def normalise_groups(
+    x: Float[Tensor, "networks batch channels ..."],
+    weight: Float[Tensor, "networks channels"] | None,
+    bias: Float[Tensor, "networks channels"] | None,
+    *,
+    groups: int,
+    eps: float,
+) -> Float[Tensor, "networks batch channels ..."]:
+    """`F.group_norm` of every network."""
+    out = F.group_norm(x.flatten(0, 1), groups, eps=eps).view(x.shape)
+    shape = (len(x), 1, x.shape[2], *[1] * (x.ndim - 3))
+    out = out if weight is None else out * weight.view(shape)
+    return out if bias is None else out + bias.view(shape)
+
+
+@contextmanager
+def by_one_normalisation(network: nn.Module) -> Iterator[None]:
+    """Inside the `with` block, and inside `vmap`, the BatchNorm and GroupNorm layers of `network` are computed here."""
+    with ExitStack() as stack:
+        for layer in network.modules():
+            if isinstance(layer, _BatchNorm):
+                layer.forward = partial(_forward, layer)  # type: ignore[method-assign]
+                stack.callback(delattr, layer, "forward")
+            elif type(layer) is nn.GroupNorm:
+                layer.forward = partial(_forward_groups, layer)  # type: ignore[method-assign]
+                stack.callback(delattr, layer, "forward")
+        yield
+
+
+def _forward_groups(layer: nn.GroupNorm, x: Tensor) -> Tensor:
+    return lowered(partial(normalise_groups, groups=layer.num_groups, eps=layer.eps), x, layer.weight, layer.bias)
+
+
+def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:
+    layer._check_input_dim(x)
+    counts = layer.training and layer.track_running_stats
+    if counts and layer.num_batches_tracked is not None:
+        layer.num_batches_tracked.add_(1)
+    by_batch = layer.training or layer.running_mean is None
+    remembered = counts or not by_batch
+    mean, variance = (layer.running_mean, layer.running_var) if remembered else (None, None)
+    momentum = 0.0 if layer.momentum is None else layer.momentum
+    function = partial(normalise, by_batch=by_batch, momentum=momentum, eps=layer.eps)
+    return lowered(function, x, mean, variance, layer.weight, layer.bias)

@@ -1,0 +1,208 @@
+"""The objective of every network of a stack: mean loss plus regularizers, by passes that serve all networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from widemargin.losses import MarginLoss, ScoreLoss, Target
+from widemargin.losses.margin import cross_entropy
+from widemargin.losses.target import squared
+from widemargin.margins.distance import Linearization, linearize
+from widemargin.population.batches import Batch
+from widemargin.population.rng import Streams
+from widemargin.population.split import Pass, Split, Splits
+from widemargin.population.stack import Stack
+from widemargin.regularizers import Jacobian
+from widemargin.types import check_finite, check_scores_and_labels
+
+
+class Objective:
+    """Losses, one a network, and regularizers, the same for all.
+
+    Losses of scores, `Target`, `MarginLoss` and the `Jacobian` regularizer take one pass for all networks; anything
+    else is called network by network. So is a stack of one, which is what training alone does, unless `at_once`: the
+    steps are to be recorded as a CUDA graph.
+    `backward` says how the gradients of margin losses were taken last, and why.
+    """
+
+    def __init__(
+        self,
+        losses: Sequence[Any],
+        regularizers: Sequence[Any],
+        samples: int,
+        device: torch.device,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        self.fewest = 1 if at_once else 2
+        self.losses, self.regularizers, self.device = list(losses), tuple(regularizers), device
+        self.backward: str | None = None
+        self._splits = Splits(is_recorded=at_once)
+        self._alphas: Tensor | None = None
+        if all(isinstance(loss, Target) for loss in losses):
+            self._alphas = _alphas(losses, samples).to(device)
+        else:
+            self._group()
+
+    def keep(self, index: Tensor) -> None:
+        """Go on with the networks at `index` alone."""
+        self.losses = [self.losses[k] for k in index.tolist()]
+        if self._alphas is not None:
+            self._alphas = self._alphas[index]
+        else:
+            self._group()
+
+    def gradients(
+        self, stack: Stack, batch: Batch, keys: Sequence[Tensor | None], streams: Streams
+    ) -> tuple[dict[str, Tensor | None], Tensor]:
+        """The gradients of every network's objective at `stack.trained()`, and the mean losses `[networks]`.
+
+        `keys` are those of the dropout masks, of the loss and of each regularizer. Those of the regularizers are taken
+        by autograd, beside a loss whose gradients were at hand (`split`) or together with it.
+        """
+        trained, self.backward = stack.trained(), None
+        loss, done = self._loss(stack, batch, keys[0], streams)
+        parts = [] if done is not None else [loss]
+        for regularizer, key in zip(self.regularizers, keys[1:], strict=True):
+            parts.append(self._penalty(stack, batch, regularizer, key, streams))
+        found: Sequence[Tensor | None] = [None] * len(trained)
+        if parts:
+            total = sum(parts[1:], parts[0]).sum()
+            found = torch.autograd.grad(total, list(trained.values()), allow_unused=True)
+        gradients = dict(zip(trained, found))
+        for name, value in trained.items():
+            own, other = None if done is None else done.get(id(value)), gradients[name]
+            if own is not None:
+                gradients[name] = own if other is None else own + other
+        return gradients, loss.detach()
+
+    def _group(self) -> None:
+        """Note which networks have equal losses; where that can't be said, every loss is one of its own."""
+        groups: dict[Any, list[int]] = {}
+        for number, loss in enumerate(self.losses):
+            groups.setdefault(_key(loss), []).append(number)
+        self._groups = [(self.losses[rows[0]], torch.tensor(rows, device=self.device)) for rows in groups.values()]
+
+    def _loss(
+        self, stack: Stack, batch: Batch, key: Tensor | None, streams: Streams
+    ) -> tuple[Tensor, dict[int, Tensor] | None]:
+        """The mean loss of every network, and where they are at hand the gradients of their sum, by id."""
+        kind = type(self.losses[0])
+        if len(stack) >= self.fewest and all(type(loss) is kind for loss in self.losses):
+            if self._alphas is not None:
+                return self._targets(stack, batch, key, self._alphas), None
+            if issubclass(kind, ScoreLoss):
+                scores, _ = stack.scores(batch.x, keys=key)
+                f, y = scores.unflatten(0, (len(stack), -1)), batch.y
+                return self._by_group(lambda loss, rows: loss.of(f[rows].flatten(0, 1), y[rows].flatten())), None
+            exact = issubclass(kind, MarginLoss) and all(loss.probes is None for loss in self.losses)
+            if exact and len({_lines(loss) for loss in self.losses}) == 1:
+                return self._margins(stack, batch, key)
+        if any(isinstance(loss, MarginLoss) for loss in self.losses):
+            self.backward = "two backwards: the losses are computed network by network"
+        return _one_by_one(stack, batch, self.losses, key, streams), None
+
+    def _targets(self, stack: Stack, batch: Batch, key: Tensor | None, alphas: Tensor) -> Tensor:
+        """Farhang's loss with an α for every network, or for every sample of every network."""
+        scores, _ = stack.scores(batch.x, keys=key)
+        y = batch.flat()
+        check_scores_and_labels(scores, y)
+        check_finite(scores, "scores")
+        alpha = alphas[:, None].expand_as(batch.y) if alphas.ndim == 1 else alphas.gather(1, batch.index)
+        values = squared(scores, y, alpha.flatten().to(scores.dtype))
+        return values.view(len(stack), -1).mean(dim=1)
+
+    def _margins(self, stack: Stack, batch: Batch, key: Tensor | None) -> tuple[Tensor, dict[int, Tensor] | None]:
+        """One forward pass and a backward pass a class for all; each network's batch has statistics of its own."""
+        first, y = self.losses[0], batch.flat()
+        scores, at = stack.scores(batch.x, at=first.at, keys=key, statistics=first.statistics)
+        split = self._splits.of(Pass(stack=stack, losses=self.losses, batch=batch, key=key, scores=scores, at=at))
+        if isinstance(split, Split):
+            self.backward = repr(split)
+            gradients, loss = split.gradients(self._penalized)
+            return loss, gradients
+        self.backward = f"two backwards: {split}"
+        lines = linearize(
+            scores, y, at=at, p=first.p, classes=first.classes, read_as=first.scores, second_order=first.second_order
+        )
+        return self._penalized(lines.difference, lines.slopes, cross_entropy(scores, y)), None
+
+    def _penalized(self, difference: Tensor, slopes: dict[str, Tensor], entropy: Tensor | None = None) -> Tensor:
+        """The mean margin loss of every network, of the linearization of all their samples."""
+        by_network = (len(self.losses), -1)
+        difference = difference.unflatten(0, by_network)
+        slopes = {name: slope.unflatten(0, by_network) for name, slope in slopes.items()}
+        entropy = None if entropy is None else entropy.view(by_network)
+
+        def of(loss: MarginLoss, rows: Tensor | slice) -> Tensor:
+            def penalize(d: Tensor, s: dict[str, Tensor]) -> Tensor:
+                return loss.penalize(Linearization(difference=d, slopes=s))
+
+            values = vmap(penalize)(difference[rows], {name: slope[rows] for name, slope in slopes.items()})
+            return values if entropy is None or not loss.cross_entropy else values + loss.cross_entropy * entropy[rows]
+
+        return self._by_group(of)
+
+    def _penalty(self, stack: Stack, batch: Batch, regularizer: Any, key: Tensor | None, streams: Streams) -> Tensor:
+        if len(stack) >= self.fewest and isinstance(regularizer, Jacobian):
+            classifier = stack.classifier(batch.x)
+            with stack.without_counting():
+                scores, at = stack.scores(batch.x, at=(regularizer.at,), statistics=regularizer.statistics, keys=key)
+            classes = None
+            if not regularizer.form.endswith("sum"):
+                drawn = []
+                for k, y in enumerate(batch.y):
+                    with streams.of(k):
+                        drawn.append(regularizer.draw(y, classifier.shape[1]))
+                classes = torch.cat(drawn)
+            values = regularizer.of(scores, batch.flat(), at=at, classifier=classifier, classes=classes)
+            return values.view(len(stack), -1).mean(dim=1)
+        return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
+
+    def _by_group(self, of: Callable[[Any, Tensor | slice], Tensor]) -> Tensor:
+        """The mean of every network, where `of(loss, rows)` gives the values of the networks in `rows`, in order."""
+        if len(self._groups) == 1:
+            return of(self._groups[0][0], slice(None)).view(len(self.losses), -1).mean(dim=1)
+        parts = [of(loss, rows).view(len(rows), -1).mean(dim=1) for loss, rows in self._groups]
+        order = torch.cat([rows for _, rows in self._groups]).argsort()
+        return torch.cat(parts)[order]
+
+
+def _key(loss: Any) -> Any:
+    try:
+        hash(loss)
+    except TypeError:  # a value of someone else's, with a list or a tensor in it
+        return id(loss)
+    return loss
+
+
+def _alphas(losses: Sequence[Target], samples: int) -> Tensor:
+    """α of every network `[networks]`, or of every sample of every network `[networks, samples]`."""
+    tables = [torch.as_tensor(loss.alpha, dtype=torch.float64) for loss in losses]
+    for number, table in enumerate(tables):
+        if table.ndim and len(table) != samples:
+            raise ValueError(
+                f"loss {number} has {len(table)} alphas, expected one number, or one for each of the {samples} samples"
+            )
+    each = any(table.ndim for table in tables)
+    return torch.stack([table.expand(samples) if each else table for table in tables])
+
+
+def _lines(loss: MarginLoss) -> tuple[Any, ...]:
+    """What decides which passes a margin loss takes; it may differ in all else."""
+    return loss.at, loss.p, loss.classes, loss.scores, loss.second_order, loss.statistics
+
+
+def _one_by_one(stack: Stack, batch: Batch, functions: Sequence[Any], key: Tensor | None, streams: Streams) -> Tensor:
+    """Any loss or regularizer: a loop over the networks."""
+    values = []
+    for k, function in enumerate(functions):
+        extra = {"index": batch.index[k]} if getattr(function, "needs_index", False) else {}
+        with stack.network(k, None if key is None else key[k]) as network, streams.of(k):
+            values.append(function(network, batch.x[k], batch.y[k], **extra).mean())
+    return torch.stack(values)

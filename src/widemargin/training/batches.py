@@ -1,0 +1,182 @@
+"""The batches of a training, epoch by epoch, in an order that depends on the seed and the epoch alone.
+
+Tensors lie on the device and are indexed there; a `Dataset` is read sample by sample in the same order; a `DataLoader`
+is used as it is, with its own batches and its own order. Of several processes each takes its share of every batch.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import operator
+from collections.abc import Iterator, Sized
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
+
+from widemargin.data import Batches, Samples, batches
+from widemargin.data.seeds import generator
+from widemargin.training.rng import seed_all
+
+Measurable: TypeAlias = Dataset[Any] | DataLoader[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One process's share of a batch: `index` are its positions in the training set, `joint` the size of the whole."""
+
+    x: Tensor
+    y: Tensor
+    index: Tensor | None
+    joint: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where batches go: the device, the dtype of floating-point inputs (None: as they are), and which share."""
+
+    device: torch.device
+    dtype: torch.dtype | None
+    rank: int = 0
+    processes: int = 1
+
+    def move(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """`x` and `y` there."""
+        dtype = self.dtype if x.is_floating_point() else None
+        return x.to(self.device, dtype), y.to(self.device)
+
+    def share(self, values: Tensor) -> Tensor:
+        """This process's part of the rows of a batch."""
+        return values.tensor_split(self.processes)[self.rank] if self.processes > 1 else values
+
+
+class Source(abc.ABC):
+    """Where batches come from."""
+
+    steps: int | None
+    """Batches in an epoch; None where a stream does not know."""
+
+    knows_positions: bool = True
+    """Whether batches say where in the training set their samples stand."""
+
+    @abc.abstractmethod
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
+        """The batches of epoch `number`, from batch `start` on."""
+
+    @abc.abstractmethod
+    def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
+        """At most `count` samples, always the same, to measure on, and their positions; None from a stream."""
+
+
+def source(data: Any, *, batch_size: int, seed: int, place: Place) -> Source:
+    """The source that fits `data`, anything that `data.batches` takes; of a `Data` or a name the training set."""
+    found = batches(data, batch_size=batch_size, split="train").source
+    if not isinstance(found, DataLoader):
+        samples: Samples = found.samples  # type: ignore[attr-defined]
+        return InMemory(samples, batch_size, seed, place)
+    if isinstance(data, DataLoader) or isinstance(found.dataset, IterableDataset):
+        return _Loader(found, seed, place)
+    return _Indexed(found.dataset, batch_size, seed, place)
+
+
+class InMemory(Source):
+    """Tensors, on the device from the beginning."""
+
+    def __init__(self, samples: Samples, batch_size: int, seed: int, place: Place) -> None:
+        _check_shares(len(samples), batch_size, place.processes)
+        self.x, self.y = place.move(samples.x, samples.y)
+        self.batch_size, self.seed, self.place = batch_size, seed, place
+        self.steps = -(-len(self.y) // batch_size)
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
+        """The batches of epoch `number`, from batch `start` on."""
+        for joint in order(len(self.y), number, self.seed).to(self.place.device).split(self.batch_size)[start:]:
+            index = self.place.share(joint)
+            yield Batch(x=self.x[index], y=self.y[index], index=index, joint=len(joint))
+
+    def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
+        """At most `count` samples, always the same, and their positions."""
+        index = _some(len(self.y), count, self.seed).to(self.place.device)
+        return Samples(self.x[index], self.y[index]), index
+
+
+class _Indexed(Source):
+    def __init__(self, dataset: Dataset[Any], batch_size: int, seed: int, place: Place) -> None:
+        assert isinstance(dataset, Sized)
+        _check_shares(len(dataset), batch_size, place.processes)
+        self.dataset, self.count = dataset, len(dataset)
+        self.batch_size, self.seed, self.place = batch_size, seed, place
+        self.steps = -(-self.count // batch_size)
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
+        joints = order(self.count, number, self.seed).split(self.batch_size)
+        for step, joint in enumerate(joints[start:], start):
+            index = self.place.share(joint)
+            seed_all(self.place.device, self.seed, "data", number, step, self.place.rank)  # of random transforms
+            ((x, y),) = Batches([default_collate([self.dataset[i] for i in index.tolist()])])
+            x, y = self.place.move(x, y)
+            yield Batch(x=x, y=y, index=index.to(self.place.device), joint=len(joint))
+
+    def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
+        index = _some(self.count, count, self.seed)
+        return Subset(self.dataset, index.tolist()), index.to(self.place.device)
+
+
+class _Loader(Source):
+    knows_positions = False
+
+    def __init__(self, loader: DataLoader[Any], seed: int, place: Place) -> None:
+        self.loader, self.seed, self.place = loader, seed, place
+        # A stream, or a sampler without a length, does not know; a length of 0 is no news either.
+        self.steps = None if isinstance(loader.dataset, IterableDataset) else operator.length_hint(loader) or None
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
+        # Every process reads every batch and keeps its share: the order is the loader's, so it can't be split before.
+        seed_all(self.place.device, self.seed, "data", number)
+        for drawn in {self.loader.generator, getattr(self.loader.sampler, "generator", None)} - {None}:
+            drawn.manual_seed(torch.initial_seed())
+        if hasattr(self.loader.sampler, "set_epoch"):
+            self.loader.sampler.set_epoch(number)
+        passed = iter(Batches(self.loader))
+        for _ in itertools.islice(passed, start):
+            pass
+        for step in itertools.count(start):
+            if step:  # the first batch draws the order as well, from the seed above
+                seed_all(self.place.device, self.seed, "data", number, step)
+            pair = next(passed, None)
+            if pair is None:
+                return
+            if len(pair[1]) < self.place.processes:
+                raise ValueError(
+                    f"batch {step} of data has {len(pair[1])} samples for {self.place.processes} processes"
+                )
+            x, y = self.place.move(self.place.share(pair[0]), self.place.share(pair[1]))
+            yield Batch(x=x, y=y, index=None, joint=len(pair[1]))
+
+    def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
+        if isinstance(self.loader.dataset, IterableDataset):
+            return None
+        part = Subset(self.loader.dataset, _some(len(self.loader.dataset), count, self.seed).tolist())  # type: ignore[arg-type]
+        size = self.loader.batch_size or 256
+        return DataLoader(part, batch_size=size, collate_fn=self.loader.collate_fn), None
+
+
+def order(count: int, epoch: int, seed: int) -> Tensor:
+    """The order of `count` samples in an epoch: a permutation that depends on the seed and the epoch alone."""
+    return torch.randperm(count, generator=generator(f"order of epoch {epoch}", seed))
+
+
+def _some(total: int, count: int, seed: int) -> Tensor:
+    return torch.randperm(total, generator=generator("measured while training", seed))[:count].sort().values
+
+
+def _check_shares(count: int, batch_size: int, processes: int) -> None:
+    last = count % batch_size or min(batch_size, count)
+    if min(last, batch_size) < processes:
+        raise ValueError(
+            f"batch_size is {batch_size}, which leaves {last} of the {count} samples in the last batch, too few for "
+            f"{processes} processes: choose another batch_size"
+        )

@@ -1,0 +1,196 @@
+"""Steps that are recorded and replayed are the same steps.
+
+Without a GPU a stand-in records: it keeps the function and runs it again, on the tensors that a graph would read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from population.one_by_one import BN_CNN, CNN, MLP, difference, networks, samples, train
+from widemargin import losses, population, regularizers, types
+from widemargin._cuda import graphs
+from widemargin.data import Samples
+from widemargin.population import cuda_graph, split
+from widemargin.training import Adam, Cosine, Exponential, Nero, RmsProp, Sgd, TrainingStopped
+
+MARGIN = losses.MarginLoss(penalty=losses.Hinge(gamma=2.0), at=("input", "2"), classes=2, cross_entropy=0.5)
+SUM = regularizers.Jacobian(weight=0.2, form="sum")
+CASES: dict[str, dict[str, Any]] = {
+    "momentum": {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.05, momentum=0.9, weight_decay=0.01)},
+    "rates": {"loss": losses.CrossEntropy(), "optimizer": [Sgd(lr=lr) for lr in (0.05, 0.1)], "schedule": Cosine()},
+    "adam": {"loss": MARGIN, "optimizer": Adam(lr=0.01, weight_decay=0.1), "schedule": Cosine()},
+    "rmsprop": {"loss": losses.Target(alpha=2.0), "optimizer": RmsProp(lr=0.001, momentum=0.5)},
+    "nero": {
+        "loss": [losses.Target(alpha=1.0), losses.Target(alpha=2.0)],
+        "optimizer": [Nero(lr=0.02), Nero(lr=0.05)],
+        "schedule": Exponential(factor=0.95),
+    },
+    "Jacobian": {"loss": losses.CrossEntropy(), "optimizer": Nero(lr=0.01), "regularizers": (SUM,)},
+}
+GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))
+
+
+@pytest.fixture(params=["cpu", GPU])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "cpu":
+        monkeypatch.setattr(graphs, "why_not", lambda _: None)
+        monkeypatch.setattr(graphs, "capture", _runs_again)
+    return str(request.param)
+
+
+def _runs_again(function: Callable[[], None], _: Any) -> Callable[[], None]:
+    def replay() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(types, "_is_unlooked", lambda _: True)
+            function()
+
+    return replay
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps that were replayed."""
+    seen: list[int] = []
+    passes = cuda_graph.Graphs.passes
+
+    def noted(self: cuda_graph.Graphs, *arguments: Any) -> Any:
+        seen.append(self.run.step)
+        return passes(self, *arguments)
+
+    monkeypatch.setattr(cuda_graph.Graphs, "passes", noted)
+    return seen
+
+
+def test_a_split_backward_is_replayed(device: str, replays: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "LEAST", {"cpu": 0, "cuda": 0})
+    given, data, loss = networks(CNN, 2), samples(), losses.MarginLoss(at=("input", "2"))
+    setting: dict[str, Any] = {"loss": loss, "optimizer": Sgd(lr=0.05), "steps": 12, "batch_size": 8}
+    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, **setting)
+    assert replays == [3, 4, 6, 7, 9, 10]
+    assert str(done.backward).startswith("split backward")
+    for k, network in enumerate(done.networks):
+        assert difference(network, train(given[k], data, seed=3 + k, **setting)[0]) < 1e-8
+
+
+@pytest.mark.parametrize("kind", [MLP, CNN, BN_CNN])
+@pytest.mark.parametrize("case", CASES)
+def test_the_weights_of_one_by_one(kind: str, case: str, device: str, replays: list[int]) -> None:
+    given, data = networks(kind, 2), samples()
+    setting: dict[str, Any] = {"steps": 12, "batch_size": 8, **CASES[case]}
+    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, **setting)
+    assert replays == [3, 4, 6, 7, 9, 10]  # 21 samples: every third batch is a smaller one
+    assert done.no_graph is None
+    for k, network in enumerate(done.networks):
+        own = {n: v[k] if isinstance(v, list) else v for n, v in setting.items()}
+        alone, _, loss = train(given[k], data, seed=3 + k, **own)
+        assert difference(network, alone) < 1e-8
+        assert done.losses[k] == pytest.approx(loss, rel=1e-8)
+
+
+@pytest.mark.parametrize("form", ["grouped", "matmul"])
+def test_a_gradient_of_a_gradient_is_recorded(form: Any, device: str, replays: list[int]) -> None:
+    """On a GPU it is if no graph of a step before is left: its nodes would wait for the stream that those ran on."""
+    given, data = networks(CNN, 2), samples()
+    setting: dict[str, Any] = {"steps": 12, "batch_size": 8, **CASES["Jacobian"]}
+    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, convolutions=form, **setting)
+    assert replays
+    for k, network in enumerate(done.networks):
+        assert difference(network, train(given[k], data, seed=3 + k, **setting)[0]) < 1e-8
+
+
+def test_small_ones_are_split_where_they_are_recorded(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "LEAST", {"cpu": 2**20, "cuda": 2**20})
+    setting: dict[str, Any] = {"loss": losses.MarginLoss(), "optimizer": Sgd(lr=0.05), "steps": 3, "chunk": 3}
+    lines = [
+        population.fit(networks(MLP), samples(), device=device, graph=g, **setting).backward for g in (True, False)
+    ]
+    assert str(lines[0]).startswith("split backward")
+    assert str(lines[1]).endswith("so little that the split would take longer")
+
+
+def test_dropout_is_drawn_anew_in_every_step(device: str, replays: list[int]) -> None:
+    given, data = networks(BN_CNN, 3, dropout=0.5), samples()
+    setting: dict[str, Any] = {"loss": MARGIN, "optimizer": Adam(lr=0.01), "steps": 10, "batch_size": None}
+    with_graph = population.fit(given, data, chunk=3, device=device, graph=True, **setting)
+    without = population.fit(given, data, chunk=3, device=device, graph=False, **setting)
+    assert replays == [3, 4, 5, 6, 7, 8, 9]
+    assert without.no_graph == "graph is False"
+    assert max(difference(a, b) for a, b in zip(with_graph.networks, without.networks)) < 1e-12
+
+
+@pytest.mark.parametrize("optimizer", [Adam(lr=0.002), Nero(lr=0.005)])
+def test_a_network_that_is_done_is_left_as_it_is(optimizer: Any, device: str, replays: list[int]) -> None:
+    given, data = networks(BN_CNN, 4), [samples(seed=k % 2) for k in range(4)]
+    setting: dict[str, Any] = {"steps": 60, "batch_size": None, "until": 0.35}
+    targets = [losses.Target(alpha=1.0 - k / 5) for k in range(4)]
+    done = population.fit(given, data, loss=targets, optimizer=optimizer, chunk=4, device=device, graph=True, **setting)
+    assert len(set(done.steps)) > 2
+    assert set(done.steps) & set(replays)
+    for k, network in enumerate(done.networks):
+        alone, steps, value = train(given[k], data[k], loss=targets[k], optimizer=optimizer, seed=k, **setting)
+        assert done.steps[k] == steps
+        assert difference(network, alone) < 1e-8
+        assert done.losses[k] == pytest.approx(value)
+
+
+def test_scores_that_are_not_finite_stop_it_with_the_step_and_the_network(device: str) -> None:
+    setting: dict[str, Any] = {"loss": losses.Target(alpha=1.0), "steps": 200, "batch_size": None, "chunk": 3}
+    rates = [Sgd(lr=0.001), Sgd(lr=30.0), Sgd(lr=0.001)]
+    said = []
+    for recorded in (True, False):
+        with pytest.raises(TrainingStopped, match="scores of network 1 are not finite") as stopped:
+            population.fit(networks(MLP), samples(), optimizer=rates, device=device, graph=recorded, **setting)
+        said.append(str(stopped.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("bad", [3, -1])
+def test_a_wrong_label_is_found_before_it_is_recorded(bad: int, device: str) -> None:
+    data = samples(60)
+    y = data.y.clone()
+    y[torch.randperm(60, generator=torch.Generator().manual_seed(0))[:1]] = bad
+    with pytest.raises(ValueError, match=f"labels has {bad} at index"):
+        population.fit(
+            networks(MLP), Samples(data.x, y), loss=losses.CrossEntropy(), optimizer=Sgd(lr=0.1), steps=30,
+            batch_size=2, chunk=3, device=device, graph=True,
+        )  # fmt: skip
+
+
+def test_where_it_is_off_it_says_why(device: str) -> None:
+    class Own:
+        def __call__(self, model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return losses.CrossEntropy()(model, x, y)
+
+    fit: Callable[..., Any] = population.fit
+    setting: dict[str, Any] = {"optimizer": Sgd(lr=0.1), "batch_size": None, "chunk": 3, "device": device}
+    own = fit(networks(MLP), samples(), loss=Own(), steps=40, **setting)
+    assert own.no_graph == "a loss or regularizer is computed network by network, with generators of its own"
+    short = fit(networks(MLP), samples(), loss=losses.CrossEntropy(), steps=10, **setting)
+    assert short.no_graph == "the training is too short for one"
+    with pytest.raises(RuntimeError, match="graph is True, but a loss or regularizer is computed network by network"):
+        fit(networks(MLP), samples(), loss=Own(), steps=40, graph=True, **setting)
+
+
+def test_what_can_not_be_recorded_runs_without(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Adam(), "batch_size": 8, "chunk": 2}
+    expected = population.fit(networks(MLP), samples(), steps=40, graph=False, device=device, **setting)
+    monkeypatch.setattr(graphs, "capture", fails)
+    found = population.fit(networks(MLP), samples(), steps=40, device=device, **setting)
+    assert found.no_graph == "the step could not be recorded: operation not permitted when stream is capturing"
+    assert max(difference(a, b) for a, b in zip(found.networks, expected.networks)) < 1e-12
+
+
+def test_on_a_cpu_there_is_none() -> None:
+    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1), "steps": 3, "chunk": 2}
+    assert "graphs need CUDA" in str(population.fit(networks(MLP), samples(), **setting).no_graph)
+    with pytest.raises(ValueError, match="graph is True, but the networks are trained on cpu, and graphs need CUDA"):
+        population.fit(networks(MLP), samples(), graph=True, **setting)

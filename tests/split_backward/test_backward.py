@@ -1,0 +1,451 @@
+"""`margin_backward` gives the gradients of plain autograd, by the split wherever that is exact."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import itertools
+import os
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import widemargin as wm
+from split_backward.networks import LOSS, NETWORKS, batch, network
+from training.cases import arguments
+from training.cases import network as small
+from widemargin.bench.transformer import VisionTransformer
+from widemargin.losses import Band, CrossEntropy, Hinge, MarginLoss
+from widemargin.split_backward import sample_layouts
+from widemargin.training import Backward, loop, margin_backward
+from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
+
+FORMS = {
+    "default": MarginLoss(penalty=Hinge(gamma=6.0)),
+    "printed": MarginLoss(penalty=Hinge(gamma=6.0), stabilize=None),
+    "band": MarginLoss(penalty=Band(r=3.0, theta=2.0, mu=0.5)),
+    "band, printed": MarginLoss(penalty=Band(r=3.0, theta=2.0, mu=0.5), stabilize=None),
+    "clip": MarginLoss(penalty=Hinge(gamma=6.0), clip=1.9),
+    "softmax": MarginLoss(penalty=Hinge(gamma=50.0), scores="softmax"),
+    "l_1": MarginLoss(penalty=Hinge(gamma=1000.0), p=1.0),
+    "l_inf": MarginLoss(penalty=Hinge(gamma=1.0), p=float("inf")),
+    "places": MarginLoss(penalty=Hinge(gamma=(6.0, 0.2, 5.0)), at=("input", "fc1", "output")),
+    "a late place": MarginLoss(at=("fc1",)),
+    "chosen by a probe": MarginLoss(penalty=Hinge(gamma=6.0), classes="all", probes=1),
+    "chosen by a probe, printed": MarginLoss(penalty=Hinge(gamma=6.0), classes="all", probes=2, stabilize=None),
+    "chosen by a probe at a late place": MarginLoss(penalty=Hinge(gamma=6.0), classes="all", probes=1, at=("fc1",)),
+}
+
+REASONS: dict[str, tuple[dict[str, Any], str]] = {
+    "cross-entropy": ({"cross_entropy": 0.5}, "cross-entropy term"),
+    "second order": ({"second_order": True}, "second_order=True"),
+    "two classes": ({"classes": 2}, "takes 2 classes"),
+    "all classes": ({"classes": "all"}, "takes 3 classes"),
+    "probes": ({"classes": "all", "probes": 3, "aggregate": "sum"}, "estimated by random directions"),
+}
+
+ALONE = {  # of NETWORKS, in training mode: why not the split
+    "resnet, batch norm": "'1' (BatchNorm2d) mixes the samples of a batch",
+    "mixing": "what '1.weight' enters (AddmmBackward0) does not treat samples one by one",
+    "gated mixing": "does not treat samples one by one",
+    "clipped gradients": "what '1.weight' enters (AddmmBackward0) does not treat samples one by one",
+    "checkpointing": "'inner' runs again in the backward pass",
+}
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("entry", [*ZOO, *TOKENS, *RECURRENT, *LOGITS], ids=str)
+def test_gradients_over_the_zoo(entry: Entry, training: bool) -> None:
+    model = entry.network(dtype=torch.float64).train(training)
+    x, y = entry.inputs(9, dtype=torch.float64), entry.labels(9, dtype=torch.float64)
+    loss = MarginLoss(at=(entry.place,) if entry.vocabulary else ("input", entry.place))
+    done = assert_as_autograd(model, loss, x, y)
+    mixes = training and "batch-norm" in entry.traits
+    assert done.way == ("two" if mixes or entry in RECURRENT else "split"), done
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_of_other_networks(name: str, training: bool) -> None:
+    done = assert_as_autograd(network(name).train(training), LOSS, *batch())
+    why = ALONE.get(name, "") if training or "batch norm" not in name else ""
+    assert (done.way, why in done.reason) == ("two" if why else "split", True), done
+
+
+@pytest.mark.parametrize("statistics", ["coupled", "frozen"])
+def test_batch_statistics_take_two_backwards(statistics: Any) -> None:
+    done = assert_as_autograd(network("resnet, batch norm"), MarginLoss(statistics=statistics), *batch())
+    assert done.way == "two"
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("samples", [1, 5, 9])
+def test_gradients_of_every_form_of_the_loss(name: str, samples: int) -> None:
+    x, y = cnn().inputs(samples, dtype=torch.float64), cnn().labels(samples)
+    assert assert_as_autograd(cnn().network(dtype=torch.float64), FORMS[name], x, y).way == "split"
+
+
+def test_a_binary_network_with_all_classes_has_one() -> None:
+    entry = next(entry for entry in ZOO if entry.name == "elsayed-toy")
+    x, y = entry.inputs(9, dtype=torch.float64), entry.labels(9)
+    assert assert_as_autograd(entry.network(dtype=torch.float64), MarginLoss(classes="all"), x, y).way == "split"
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_what_the_loss_rules_out(name: str) -> None:
+    settings, reason = REASONS[name]
+    done = assert_as_autograd(network("resnet, group norm"), MarginLoss(**settings), *batch())
+    assert done.way == "two"
+    assert reason in done.reason
+
+
+def test_two_backwards_are_those_of_autograd_bit_for_bit() -> None:
+    model = network("resnet, batch norm")
+    wanted, values = plain(model, LOSS, *batch())
+    done = margin_backward(model, LOSS, *batch())
+    assert torch.equal(done.values, values)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        assert torch.equal(parameter.grad, wanted[name])
+
+
+def test_the_line_says_which_way_and_why() -> None:
+    assert (
+        repr(margin_backward(network("vit"), LOSS, *batch()))
+        == "split backward: 11 layers, 0.0429 MB of gradients kept"
+    )
+    done = margin_backward(network("vit"), MarginLoss(cross_entropy=1.0), *batch())
+    assert repr(done) == "two backwards: the loss has a cross-entropy term, a second direction at the scores"
+
+
+def test_a_limit_of_memory() -> None:
+    model = network("vit")
+    kept = 42_912  # what the split of this batch of 9 keeps
+    assert margin_backward(model, LOSS, *batch(), memory=kept).way == "split"
+    done = assert_as_autograd(model, LOSS, *batch(), memory=kept - 1)
+    assert repr(done) == f"two backwards: 0.0429 MB of gradients to keep, more than memory={kept - 1}"
+    assert repr(assert_as_autograd(model, LOSS, *batch(), memory=0)) == "two backwards: memory=0"
+
+
+def test_gradients_accumulate() -> None:
+    model = network("resnet, group norm")
+    wanted, _ = plain(model, LOSS, *batch())
+    for _ in range(3):
+        margin_backward(model, LOSS, *batch(), scale=0.5)
+    assert_close(model, {name: 1.5 * gradient for name, gradient in wanted.items()})
+
+
+def test_an_empty_batch_is_refused_as_by_the_loss() -> None:
+    with pytest.raises(ValueError, match="empty batch"):
+        margin_backward(network("vit"), LOSS, *(part[:0] for part in batch()))
+
+
+@pytest.mark.parametrize("name", ["resnet, group norm", "convolutions"])
+def test_channels_last(name: str) -> None:
+    model, (x, y) = channels_last(network(name)), batch()
+    wanted, _ = plain(model, LOSS, x.to(memory_format=torch.channels_last), y)
+    assert assert_as_autograd(model, LOSS, x.to(memory_format=torch.channels_last), y).way == "split"
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.stride() == wanted[key].stride()
+
+
+def test_frozen_parameters_get_no_gradient_and_inputs_may_have_one() -> None:
+    model = network("vit")
+    model.get_parameter("patches.weight").requires_grad_(False)
+    x, y = batch()
+    x.requires_grad_()
+    assert assert_as_autograd(model, LOSS, x, y).way == "split"
+    assert model.get_parameter("patches.weight").grad is None
+
+
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+def test_under_autocast_with_a_scaled_loss(scale: float) -> None:
+    """No farther from float32 than plain autograd under autocast is, and much nearer to that."""
+    model, (x, y) = network("resnet, group norm").float(), batch(32, dtype=torch.float32)
+    exact, _ = plain(model, LOSS, x, y)
+    theirs = copy.deepcopy(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        values = LOSS(theirs, x, y)
+        done = margin_backward(model, LOSS, x, y, scale=torch.tensor(scale))
+    values.mean().backward()
+    assert done.way == "split"
+    torch.testing.assert_close(done.values, values.detach())
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        ours, other = parameter.grad / scale, theirs.get_parameter(name).grad
+        assert other is not None
+        assert (ours - exact[name]).norm() < 1.2 * (other - exact[name]).norm()
+        assert (ours - other).norm() < 0.04 * exact[name].norm()
+
+
+def test_hooks_after_accumulation_are_called_once() -> None:
+    model = network("shared parameters")
+    called: list[Tensor] = []
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(called.append)
+    assert margin_backward(model, LOSS, *batch()).way == "split"
+    assert sorted(map(id, called)) == sorted(map(id, model.parameters()))
+
+
+def test_hooks_that_must_see_the_gradients_of_the_loss() -> None:
+    model = network("vit")
+    handle = model.get_submodule("layer").register_full_backward_hook(lambda *_: None)
+    done = assert_as_autograd(model, LOSS, *batch())
+    assert repr(done) == "two backwards: 'layer' has a backward hook, which must see the gradients of the loss"
+    handle.remove()
+    model.get_parameter("output.weight").register_hook(lambda gradient: 2 * gradient)
+    done = margin_backward(model, LOSS, *batch())
+    assert repr(done) == "two backwards: 'output.weight' has a hook, which must see its gradient once"
+
+
+# Dynamo hides these warnings of its own by a filter that does not hold where warnings are errors.
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning",
+    "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning",
+)
+@pytest.mark.parametrize(("at", "way"), [(("input",), "two"), (("input", "4.conv1"), "split")])
+def test_compiled_networks(at: tuple[str, ...], way: str) -> None:
+    """With a hidden place a network runs uncompiled, and is split."""
+    torch.compiler.reset()
+    model, loss = network("resnet, group norm"), MarginLoss(at=at)
+    wanted, _ = plain(model, loss, *batch())
+    compiled: Any = torch.compile(model, backend="aot_eager")
+    done = margin_backward(compiled, loss, *batch())
+    assert_close(model, wanted)
+    assert done.way == way
+    if way == "two":
+        assert done.reason == "the network is compiled, and its graph hides the layers"
+
+
+def test_the_trial_leaves_no_trace() -> None:
+    model = network("resnet, batch norm").eval()
+    before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    sample_layouts._seen.clear()
+    margin_backward(model, LOSS, *batch())
+    assert len(sample_layouts._seen[model]) == 1
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    margin_backward(model, LOSS, *batch(7))  # fewer samples than are tried at most: a trial of its own
+    margin_backward(model, LOSS, *batch(20))
+    assert len(sample_layouts._seen[model]) == 2
+
+
+class Mark(torch.autograd.Function):
+    """The identity, whose node in the graph holds something that can be seen to go."""
+
+    alive: ClassVar[weakref.WeakSet[nn.Module]] = weakref.WeakSet()
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.mark = nn.Module()
+        Mark.alive.add(ctx.mark)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0]
+
+
+class Marked(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        marked: Tensor = Mark.apply(x)
+        return marked
+
+
+def test_the_graph_is_let_go() -> None:
+    """A hook that stayed on a node would hold the graph for ever, unseen by Python's collector."""
+    layers = (nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Tanh(), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(64, 4))
+    model = channels_last(nn.Sequential(Marked(), *layers).double())
+    x, y = batch()
+    assert margin_backward(model, LOSS, x.to(memory_format=torch.channels_last), y).way == "split"
+    gc.collect()
+    assert not Mark.alive
+
+
+def test_dropout_draws_what_plain_autograd_draws() -> None:
+    model = network("vit, dropout")
+    torch.manual_seed(5)
+    wanted, values = plain(model, LOSS, *batch())
+    torch.manual_seed(5)
+    done = margin_backward(model, LOSS, *batch())
+    assert_close(model, wanted)
+    torch.testing.assert_close(done.values, values)
+
+
+def test_two_processes_of_ddp(tmp_path: Path) -> None:
+    """The gradients of both are those of the joint batch, whose scale the loss knows; hooks of DDP add them up."""
+    script = Path(__file__).parent / "ddp_backward.py"
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[1]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(script), str(tmp_path)]
+    started = [subprocess.Popen([*command, str(rank)], env=environment, stderr=subprocess.PIPE) for rank in range(2)]
+    said = [process.communicate(timeout=120)[1].decode() for process in started]
+    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
+    for name in ("vit", "resnet, batch norm"):
+        first, second = (load_file(tmp_path / f"{name}.{rank}.safetensors") for rank in range(2))
+        assert all(torch.equal(first[key], second[key]) for key in first)
+    alone, _ = plain(network("vit"), LOSS, *batch(10))
+    for key, gradient in load_file(tmp_path / "vit.0.safetensors").items():
+        torch.testing.assert_close(gradient, alone[key], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("memory", [None, 0])
+def test_fit_takes_it_and_says_so(memory: int | None) -> None:
+    """As a loop of plain autograd, with a regularizer beside the loss."""
+    given = arguments("strongest class")
+    result = wm.fit(**given, memory=memory)
+    wanted = wm.fit(**(arguments("strongest class") | {"loss": Plainly(given["loss"]), "at": given["loss"].at}))
+    for weight, expected in zip(result.model.parameters(), wanted.model.parameters(), strict=True):
+        torch.testing.assert_close(weight, expected, rtol=0, atol=1e-10)
+    for name in ("objective", "loss", "distance at input"):
+        for ours, theirs in zip(result.history.series(name), wanted.history.series(name), strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-9)
+    line = "split backward: 2 layers, 0.00176 MB of gradients kept" if memory is None else "two backwards: memory=0"
+    assert result.settings["backward"] == line
+    assert "backward" not in wanted.settings
+
+
+def test_a_training_in_float32_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    """Also where the second part begins with a trial of its own, of other weights."""
+
+    def train(folder: Path, stop: int | None = None) -> wm.training.Fit:
+        given = arguments("strongest class") | {"model": small(dtype=torch.float32), "checkpoint": folder}
+        with stopping_at(stop):
+            return wm.fit(**given, checkpoint_every=1)
+
+    whole = train(tmp_path / "whole")
+    with pytest.raises(InterruptedError):
+        train(tmp_path / "parts", stop=4)
+    sample_layouts._seen.clear()
+    parts = train(tmp_path / "parts")
+    assert parts.settings["backward"] == whole.settings["backward"]
+    for ours, theirs in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@dataclass(frozen=True)
+class Plainly:
+    """A loss that `fit` does not know to be a margin loss."""
+
+    loss: MarginLoss
+    p: float = 2.0
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return self.loss(model, x, y)
+
+
+@contextmanager
+def stopping_at(step: int | None) -> Iterator[None]:
+    """Let the backward pass of that step fail."""
+    steps = itertools.count(1)
+
+    def counted(*given: Any, **more: Any) -> Backward:
+        if next(steps) == step:
+            raise InterruptedError
+        return margin_backward(*given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "margin_backward", counted)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "sentence"),
+    [
+        ({"loss": CrossEntropy()}, TypeError, "loss is a CrossEntropy, expected a MarginLoss"),
+        ({"memory": -1}, ValueError, "memory is -1, expected None or a number of bytes >= 0"),
+    ],
+)
+def test_bad_arguments(given: dict[str, Any], error: type[Exception], sentence: str) -> None:
+    x, y = batch()
+    with pytest.raises(error, match=sentence):
+        inspect.unwrap(margin_backward)(**{"model": network("vit"), "loss": LOSS, "x": x, "y": y, **given})
+
+
+def channels_last(model: nn.Module) -> nn.Module:
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def cnn() -> Entry:
+    return next(entry for entry in ZOO if entry.name == "elsayed-mnist-cnn")
+
+
+def plain(model: nn.Module, loss: MarginLoss, x: Tensor, y: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    """The gradients that autograd gives a copy of `model`, and the values of the loss."""
+    model = copy.deepcopy(model)
+    values = loss(model, x, y)
+    values.mean().backward()
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}, values.detach()
+
+
+def assert_as_autograd(
+    model: nn.Module, loss: MarginLoss, x: Tensor, y: Tensor, *, memory: int | None = None
+) -> Backward:
+    model.zero_grad()
+    torch.manual_seed(0)
+    wanted, values = plain(model, loss, x, y)
+    at_input = x.grad
+    x.grad = None
+    torch.manual_seed(0)
+    done = margin_backward(model, loss, x, y, memory=memory)
+    assert_close(model, wanted)
+    torch.testing.assert_close(done.values, values, rtol=1e-10, atol=1e-12)
+    assert (x.grad is None) == (at_input is None)
+    if x.grad is not None:
+        torch.testing.assert_close(x.grad, at_input, rtol=0, atol=1e-10)
+    return done
+
+
+def assert_close(model: nn.Module, wanted: dict[str, Tensor]) -> None:
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert found.keys() == wanted.keys()
+    assert any(gradient.any() for gradient in wanted.values())
+    for name, gradient in wanted.items():
+        error = float((found[name] - gradient).abs().max())
+        assert error < 1e-10, f"{name}: {error}"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("wrong", ["labels", "scores"])
+def test_a_gpu_is_not_waited_for_and_still_says_what_is_wrong(wrong: str, channels_last: bool) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)).cuda()
+    if channels_last:
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x, y = torch.randn(6, 2, 6, 6).cuda(), torch.tensor([0, 1, 2, 0, 1, 2]).cuda()
+    loss = MarginLoss()
+    margin_backward(network, loss, x, y, is_replayed=True)
+    network.zero_grad()
+    if wrong == "labels":
+        y[4] = 3
+    else:
+        x[4, 0, 0, 0] = torch.inf
+    for is_replayed in (False, True):
+        with pytest.raises(ValueError, match="at index 4"):
+            margin_backward(network, loss, x, y, is_replayed=is_replayed)
+        assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_class_chosen_by_a_probe_is_split_under_autocast_too() -> None:
+    """And with torch's own attention, which a pass that carries derivatives along takes in plain operations."""
+    torch.manual_seed(0)
+    conv = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5))
+    vit = VisionTransformer(size=8, patch=4, width=8, depth=2, heads=2, classes=5)
+    x, y = torch.rand(9, 3, 8, 8), torch.arange(9) % 5
+    loss = MarginLoss(penalty=Hinge(gamma=6.0), classes="all", probes=1)
+    for model in (conv, vit):
+        for is_cast in (False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=is_cast):
+                assert margin_backward(model, loss, x, y).way == "split", margin_backward(model, loss, x, y)

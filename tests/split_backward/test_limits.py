@@ -1,0 +1,47 @@
+"""Layers that are too small for the split: what they have to do, and that two backwards are taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from widemargin.losses import MarginLoss
+from widemargin.split_backward import backward
+from widemargin.split_backward.graph import graph_of
+from widemargin.training import margin_backward
+
+
+def test_work_and_bytes_are_counted() -> None:
+    """Of a linear layer batch·out·in multiply-adds, of a convolution one kernel a number; four bytes each."""
+    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    scores, at, _ = MarginLoss().forward(network, torch.randn(6, 2, 6, 6))
+    graph = graph_of(scores, list(at.values()))
+    assert graph.work() == 4 * (6 * 3 * 64 + 6 * 4 * 4 * 4 * (2 * 3 * 3))
+    assert graph.bytes() == 4 * (6 * 3 + 6 * 4 * 4 * 4)
+
+
+@pytest.mark.parametrize("limit", ["LEAST_BYTES", "LEAST_WORK"])
+def test_where_the_split_would_take_longer_the_graph_is_looked_at_once(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a step that a CUDA graph is made of is split whatever its size."""
+    seen: list[int] = []
+
+    def noted(*given: Any) -> Any:
+        seen.append(1)
+        return graph_of(*given)
+
+    monkeypatch.setattr(backward, limit, {"cpu": 2**20})
+    monkeypatch.setattr(backward, "graph_of", noted)
+    torch.manual_seed(0)
+    network, loss = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double(), MarginLoss()
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
+    for count, rows in ((1, 6), (1, 6), (2, 5)):  # another batch may have more
+        done = margin_backward(network, loss, x[:rows], y[:rows])
+        assert repr(done) == "two backwards: layers so small that the split would take longer"
+        assert len(seen) == count
+    assert margin_backward(network, loss, x, y, is_replayed=True).way == "split"
+    assert margin_backward(network, loss, x, y).way == "two"
