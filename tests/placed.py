@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import margins, places
+from widemargin.modules import scores_of
 
 
 def small() -> nn.Sequential:
@@ -23,5 +24,5 @@ Y = torch.tensor([0, 1, 2, 0, 1, 2])
 
 def distances(network: nn.Module, at: tuple[str, ...] = ("input",), x: Tensor = X, **how: Any) -> dict[str, Tensor]:
     with places.watch(network, at) as zeros:
-        scores = places.scores_of(network(x))
+        scores = scores_of(network(x))
     return margins.distance(scores, Y[: len(x)], at=zeros, **how)

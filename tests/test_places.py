@@ -12,6 +12,7 @@ import oracles
 import zoo
 from placed import X, Y, distances, small
 from widemargin import margins, places
+from widemargin.modules import scores_of
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
 
@@ -22,10 +23,10 @@ EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
 @pytest.mark.parametrize("entry", EVERY, ids=str)
 def test_watching_changes_nothing_and_leaves_nothing(entry: zoo.Entry) -> None:
     network, x = entry.network(), entry.inputs()
-    expected = places.scores_of(network(x))
+    expected = scores_of(network(x))
     at = (entry.place,) if entry.vocabulary else ("input", entry.place)
     with places.watch(network, at) as zeros:
-        scores = places.scores_of(network(x))
+        scores = scores_of(network(x))
     assert torch.equal(scores, expected)
     assert tuple(zeros) == at
     assert all(zero.is_leaf and zero.requires_grad and not zero.any() for zero in zeros.values())
@@ -41,7 +42,7 @@ def test_gradients_at_places_are_those_at_activations(entry: zoo.Entry) -> None:
     network, x = entry.network(dtype=torch.float64), entry.inputs(dtype=torch.float64)
     at = (entry.place,) if entry.vocabulary else (entry.place, "input")
     with places.watch(network, at) as zeros:
-        scores = places.scores_of(network(x))
+        scores = scores_of(network(x))
     column = scores if entry.classes == 1 else scores[:, 1]
     for name, gradient in zeros.gradients(column).items():
         for row, sample in zip(gradient, x):
@@ -213,11 +214,11 @@ def test_a_module_may_answer_more_than_a_tensor(kind: str) -> None:
 
 def test_scores_of_an_answer() -> None:
     scores = torch.zeros(2, 3)
-    assert places.scores_of(scores) is scores
-    assert places.scores_of(zoo.Answer(logits=scores, hidden=scores)) is scores
+    assert scores_of(scores) is scores
+    assert scores_of(zoo.Answer(logits=scores, hidden=scores)) is scores
     for answer, kind in (((scores,), "tuple"), ({"logits": scores}, "dict"), (None, "NoneType")):
         with pytest.raises(TypeError, match=rf"the network answered a {kind}, expected a tensor or .*\.logits"):
-            places.scores_of(answer)
+            scores_of(answer)
 
 
 def test_default_places() -> None:

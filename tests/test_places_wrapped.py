@@ -14,6 +14,7 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 import zoo
 from placed import X, Y, distances, small
 from widemargin import margins, places
+from widemargin.modules import unwrap
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_fabric() -> None:
     expected = distances(network, ("input", "2.0", "output"))
     wrapped = fabric.setup_module(network)
     torch.testing.assert_close(distances(wrapped, ("input", "2.0", "output")), expected, rtol=0, atol=0)
-    assert places.unwrap(wrapped) is network
+    assert unwrap(wrapped) is network
     measured = margins.measure(wrapped, (X, Y), at=("input", "2.0"))
     torch.testing.assert_close(measured.margins["2.0"], expected["2.0"].detach(), rtol=0, atol=0)
 

@@ -1,11 +1,48 @@
-"""A network in evaluation mode for a while, and then exactly as it was."""
+"""Properties and modes of any `nn.Module`: wrappers, evaluation mode, scores, dtype and device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def scores_of(output: Any) -> Tensor:
+    """The scores in a network's output: a tensor, the first of a tuple, or `logits` of an object or mapping.
+
+    Raises a `TypeError` where there are none.
+    """
+    scores = output
+    if isinstance(output, (tuple, list)) and output:
+        scores = output[0]
+    elif isinstance(output, Mapping):
+        scores = output.get("logits")
+    elif not isinstance(output, Tensor):
+        scores = getattr(output, "logits", None)
+    if not isinstance(scores, Tensor):
+        raise TypeError(
+            f"the network returned a {type(output).__name__}, expected a tensor, a tuple of tensors or `logits`"
+        )
+    return scores
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own network inside `torch.compile`, DDP, DataParallel and Fabric wrappers."""
+    while True:
+        if hasattr(model, "_orig_mod"):
+            inner = model._orig_mod
+        elif isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            inner = model.module
+        elif type(model).__name__ == "_FabricModule":
+            inner = model._forward_module
+        else:
+            return model
+        assert isinstance(inner, nn.Module)
+        model = inner
 
 
 @contextmanager
@@ -21,3 +58,32 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def uncompiled(model: nn.Module) -> Iterator[None]:
+    """Run `model` uncompiled inside the `with` block: hooks inside a compiled network are skipped without a word."""
+    if is_compiled(model):
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    else:
+        yield
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether `torch.compile` was applied to `model`, or to a module inside it."""
+    return any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) for m in model.modules())
+
+
+def mixing_modules(model: nn.Module) -> list[str]:
+    """Names of the modules that now mix the samples of a batch: normalisation by batch statistics."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+    ]
+
+
+def floating_parameter(model: nn.Module) -> nn.Parameter | None:
+    """The first floating-point parameter of `model`, which tells its dtype and device; None if there is none."""
+    return next((p for p in model.parameters() if p.is_floating_point()), None)

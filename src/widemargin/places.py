@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
 from widemargin._autograd import batched_vjp
 from widemargin._autograd.frozen_batchnorm import Route, freeze
 from widemargin._autograd.jvp import pushed
+from widemargin.modules import is_compiled, mixing_modules, uncompiled, unwrap
 
 BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
 
@@ -201,24 +201,6 @@ def watch(
         yield at
 
 
-@contextmanager
-def uncompiled(model: nn.Module) -> Iterator[None]:
-    """Run `model` uncompiled inside the `with` block: hooks inside a compiled network are skipped without a word."""
-    if is_compiled(model):
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    else:
-        yield
-
-
-def scores_of(answer: Any) -> Tensor:
-    """The scores in what a network answered: the tensor itself, or the `.logits` of an answer that has them."""
-    scores = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
-    if not isinstance(scores, Tensor):
-        raise TypeError(f"the network answered a {type(answer).__name__}, expected a tensor or something with .logits")
-    return scores
-
-
 def check_places(model: nn.Module, places: Sequence[str]) -> tuple[str, ...]:
     """`places` as a tuple, or a `ValueError` that names the first one that `model` does not have."""
     if not isinstance(model, nn.Module):
@@ -244,30 +226,6 @@ def check_places(model: nn.Module, places: Sequence[str]) -> tuple[str, ...]:
 def default_places(model: nn.Module, x: Tensor) -> tuple[str, ...]:
     """`("input",)`, or for integer inputs (tokens) the first embedding of the network."""
     return (INPUT,) if x.is_floating_point() else (_embedding(model),)
-
-
-def mixing_modules(model: nn.Module) -> list[str]:
-    """Names of the modules that now mix the samples of a batch: normalisation by batch statistics."""
-    return [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
-    ]
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The user's own network inside `torch.compile`, DDP, DataParallel and Fabric wrappers."""
-    while True:
-        if hasattr(model, "_orig_mod"):
-            inner = model._orig_mod
-        elif isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
-            inner = model.module
-        elif type(model).__name__ == "_FabricModule":
-            inner = model._forward_module
-        else:
-            return model
-        assert isinstance(inner, nn.Module)
-        model = inner
 
 
 def _attach(model: nn.Module, module: nn.Module, name: str, at: At) -> RemovableHandle:
@@ -327,8 +285,3 @@ def _add_to_output(name: str, at: At, output: Any) -> Any:
     raise TypeError(
         f"at has {name!r}, which answers a {type(output).__name__}, expected a tensor or a tuple of tensors"
     )
-
-
-def is_compiled(model: nn.Module) -> bool:
-    """Whether `torch.compile` was applied to `model`, or to a module inside it."""
-    return any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) for m in model.modules())

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import zoo
 from widemargin import places
 from widemargin._autograd import batched_vjp
+from widemargin.modules import scores_of
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
@@ -22,7 +23,7 @@ def columns_of(entry: zoo.Entry, mode: bool, second_order: bool) -> tuple[list[d
     network, x = entry.network(dtype=torch.float64).train(mode), entry.inputs(dtype=torch.float64)
     torch.manual_seed(3)  # of dropout
     with places.watch(network, (entry.place, "input"), statistics="frozen") as at:
-        scores = places.scores_of(network(x))
+        scores = scores_of(network(x))
     parts = list(at.columns(scores.reshape(len(x), -1), second_order=second_order))
     total = sum((part[name] ** 2).sum() for part in parts for name in at)
     assert isinstance(total, Tensor)

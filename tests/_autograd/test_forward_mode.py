@@ -11,6 +11,7 @@ import zoo
 from widemargin import losses, places
 from widemargin._autograd import forward_mode
 from widemargin.bench.transformer import VisionTransformer
+from widemargin.modules import mixing_modules, scores_of
 
 
 def both(network: nn.Module, x: Tensor, some: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
@@ -18,7 +19,7 @@ def both(network: nn.Module, x: Tensor, some: int) -> tuple[tuple[Tensor, Tensor
     u = {"input": torch.randn(some, *x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(0))}
     torch.manual_seed(0)  # of dropout
     with places.watch(network, ("input",), statistics="coupled") as at:
-        scores = places.scores_of(network(x)).reshape(len(x), -1)
+        scores = scores_of(network(x)).reshape(len(x), -1)
     torch.manual_seed(0)
     found = forward_mode.run(network, x, u["input"])
     if found is None:
@@ -33,7 +34,7 @@ def both(network: nn.Module, x: Tensor, some: int) -> tuple[tuple[Tensor, Tensor
 def test_the_scores_of_an_ordinary_pass_with_the_derivatives(entry: zoo.Entry, mode: bool, some: int) -> None:
     network, x = entry.network(dtype=torch.float64).train(mode), entry.inputs(dtype=torch.float64)
     expected, found = both(network, x, some)
-    if places.mixing_modules(network):
+    if mixing_modules(network):
         assert found is None
         return
     assert found is not None

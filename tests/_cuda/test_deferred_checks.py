@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from widemargin._cuda import deferred_checks
-from widemargin.types import check_finite, check_scores_and_labels
+from widemargin.checks import check_finite, check_scores_and_labels
 
 SCORES = torch.zeros(3, 4)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import zoo
 from widemargin import losses, margins, places
 from widemargin.margins import estimation
+from widemargin.modules import scores_of
 from widemargin.training import margin_backward
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
@@ -24,7 +25,7 @@ def classifier(classes: int = 6) -> tuple[nn.Sequential, Tensor, Tensor]:
 
 def exact(network: nn.Module, x: Tensor, y: Tensor, at: tuple[str, ...], **how: Any) -> dict[str, Tensor]:
     with places.watch(network, at, **how) as watched:
-        scores = places.scores_of(network(x))
+        scores = scores_of(network(x))
     found = margins.distance(scores, y, at=watched, classes="all", aggregate="none")
     return {name: d.detach() for name, d in found.items()}
 
@@ -39,7 +40,7 @@ def test_along_a_direction_is_the_gradient_times_it(entry: zoo.Entry, mode: bool
     network, x = entry.network(dtype=torch.float64).train(mode), entry.inputs(dtype=torch.float64)
     at = (entry.place,) if entry.vocabulary else ("input", entry.place)
     with places.watch(network, at, statistics="frozen") as watched:
-        scores = places.scores_of(network(x)).reshape(len(x), -1)
+        scores = scores_of(network(x)).reshape(len(x), -1)
     directions = estimation.draw(watched, 2, torch.Generator().manual_seed(0))
     found = watched.along(scores, directions)
     for column in range(scores.shape[1]):

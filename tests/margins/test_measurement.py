@@ -19,6 +19,7 @@ import widemargin as wm
 import zoo
 from widemargin import places
 from widemargin.margins import Measurement, distance, measure, output
+from widemargin.modules import scores_of
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
 
@@ -47,7 +48,7 @@ def test_the_margins_of_every_network(entry: zoo.Entry) -> None:
     expected = [row[0] for row in oracles.distances(network, x, y, place=place, p=2)]
     torch.testing.assert_close(measured.margins[place].tolist(), expected, rtol=1e-8, atol=1e-12, equal_nan=True)
     with torch.no_grad():
-        scores = places.scores_of(network(x))
+        scores = scores_of(network(x))
     torch.testing.assert_close(measured.output.tolist(), oracles.output(scores, y), rtol=1e-9, atol=1e-12)
     assert measured.accuracy == sum(margin > 0 for margin in oracles.output(scores, y)) / len(y)
     assert torch.equal(measured.labels, y)

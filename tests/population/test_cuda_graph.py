@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from population.one_by_one import BN_CNN, CNN, MLP, difference, networks, samples, train
-from widemargin import losses, population, regularizers, types
+from widemargin import checks, losses, population, regularizers
 from widemargin._cuda import graphs
 from widemargin.data import Samples
 from widemargin.population import cuda_graph, split
@@ -47,7 +47,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def _runs_again(function: Callable[[], None], _: Any) -> Callable[[], None]:
     def replay() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(types, "_is_unlooked", lambda _: True)
+            patch.setattr(checks, "_skips_values", lambda _: True)
             function()
 
     return replay

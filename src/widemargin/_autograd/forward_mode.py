@@ -21,9 +21,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from widemargin import places
 from widemargin._autograd import norm_jvp
 from widemargin._autograd.jvp import pushed
+from widemargin.modules import is_compiled, mixing_modules, scores_of, unwrap
 from widemargin.places import INPUT, At
 from widemargin.types import HALF
 
@@ -57,7 +57,7 @@ def run(model: nn.Module, x: Tensor, directions: Tensor) -> tuple[Tensor, At] | 
 def _one(model: nn.Module, x: Tensor, zero: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
     """By dual numbers as they are: `jvp` and `vmap` would wrap every tensor twice, and a GPU would wait for that."""
     with forward_ad.dual_level():
-        scores = places.scores_of(model(x + forward_ad.make_dual(zero, directions[0])))
+        scores = scores_of(model(x + forward_ad.make_dual(zero, directions[0])))
         scores, along = forward_ad.unpack_dual(scores)
     return scores, (torch.zeros_like(scores) if along is None else along)[None]
 
@@ -66,7 +66,7 @@ def _many(model: nn.Module, x: Tensor, zero: Tensor, directions: Tensor) -> tupl
     found: list[Tensor] = []
 
     def push(u: Tensor) -> Tensor:
-        scores, along = jvp(lambda z: places.scores_of(model(x + z)), (zero,), (u,))  # type: ignore[misc]
+        scores, along = jvp(lambda z: scores_of(model(x + z)), (zero,), (u,))  # type: ignore[misc]
         found.append(scores)
         return along
 
@@ -80,9 +80,9 @@ def is_plain(model: nn.Module, x: Tensor) -> bool:
     return (
         x.is_floating_point()
         and torch.is_grad_enabled()
-        and places.unwrap(model) is model
-        and not places.is_compiled(model)
-        and not places.mixing_modules(model)
+        and unwrap(model) is model
+        and not is_compiled(model)
+        and not mixing_modules(model)
         and not any(isinstance(module, nn.RNNBase) for module in model.modules())
     )
 

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from widemargin._cuda.runtime import is_recording
-from widemargin.types import check_finite, check_scores_and_labels, is_binary, unlooked
+from widemargin.checks import check_finite, check_scores_and_labels, without_value_checks
+from widemargin.types import is_binary
 
 
 @contextmanager
 def looked_at(scores: Tensor, labels: Tensor) -> Iterator[Looked]:
     """Inside the `with` block, values of scores and labels are not looked at: `Looked.answer` says what was found."""
     found = Looked(scores, labels)
-    with unlooked():
+    with without_value_checks():
         yield found
 
 
@@ -33,7 +34,7 @@ class Looked:
         self.labels = labels
         self._wrong: Tensor | None = None
         self._event: torch.cuda.Event | None = None
-        with unlooked():
+        with without_value_checks():
             check_scores_and_labels(scores, labels)
         if is_recording(labels.device):
             return
@@ -59,7 +60,7 @@ class Looked:
             self._raise()
 
     def _raise(self) -> None:
-        with unlooked(False):
+        with without_value_checks(False):
             check_scores_and_labels(self._scores, self._given)
             check_finite(self._scores, "scores")
 

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from widemargin.attacks.arguments import Inputs
-from widemargin.modules import evaluating
-from widemargin.places import scores_of
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary, wide
+from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.modules import evaluating, scores_of
+from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
 def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:

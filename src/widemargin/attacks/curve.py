@@ -16,10 +16,10 @@ from widemargin.attacks.fgsm import fgsm, ifgsm
 from widemargin.attacks.gaussian import gaussian
 from widemargin.attacks.pgd import pgd
 from widemargin.attacks.rng import as_generator
+from widemargin.checks import check_scores_and_labels
 from widemargin.data import Data, batches, load
-from widemargin.modules import evaluating
-from widemargin.places import scores_of
-from widemargin.types import check_scores_and_labels, is_binary
+from widemargin.modules import evaluating, scores_of
+from widemargin.types import is_binary
 
 _NAMES = ("fgsm", "ifgsm", "pgd", "gaussian")
 

@@ -16,9 +16,9 @@ from widemargin import norms
 from widemargin.attacks.arguments import Bounds, Inputs, check_inputs, check_steps, into_bounds
 from widemargin.attacks.ascent import inner
 from widemargin.attacks.hyperplane_step import shortest
-from widemargin.modules import evaluating
-from widemargin.places import scores_of
-from widemargin.types import Labels, Mask, PerExample, check_finite, check_scores_and_labels, is_binary
+from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.modules import evaluating, scores_of
+from widemargin.types import Labels, Mask, PerExample, is_binary
 
 Search: TypeAlias = Literal["best", "own", "foolbox"]
 

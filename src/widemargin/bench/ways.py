@@ -18,6 +18,7 @@ from widemargin.bench.cases import Case
 from widemargin.losses import MarginLoss
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import differences
+from widemargin.modules import mixing_modules, scores_of
 from widemargin.regularizers import Jacobian
 from widemargin.split_backward.backward import margin_backward
 
@@ -30,7 +31,7 @@ class Ways:
     def __init__(self, case: Case, network: nn.Module, x: Tensor, y: Tensor) -> None:
         self.case, self.network, self.x, self.y = case, network, x, y
         self.said: dict[str, str] = {}
-        self.mixes = bool(places.mixing_modules(network))
+        self.mixes = bool(mixing_modules(network))
 
     def step(self, name: str) -> Step:
         """The step called `name`, ready to be taken as often as wanted."""
@@ -69,7 +70,7 @@ class Ways:
 
     def _cross_entropy(self) -> None:
         with self._cast():
-            value = nn.functional.cross_entropy(places.scores_of(self.network(self.x)), self.y)
+            value = nn.functional.cross_entropy(scores_of(self.network(self.x)), self.y)
         value.backward()
 
     def _ours(self, name: str, loss: MarginLoss, *, is_replayed: bool = False) -> Step:
@@ -90,7 +91,7 @@ class Ways:
 
     def _per_place(self, loss: MarginLoss) -> Tensor:
         with places.watch(self.network, loss.at, statistics=loss.statistics) as at:
-            scores = places.scores_of(self.network(self.x)).float()
+            scores = scores_of(self.network(self.x)).float()
         difference = differences(scores, self.y, classes=loss.classes)
         slopes = {}
         for name in loss.at:
@@ -104,7 +105,7 @@ class Ways:
     def _one_by_one(self, loss: MarginLoss) -> Tensor:
         """A backward pass a class, which serves all places."""
         with places.watch(self.network, loss.at, statistics=loss.statistics) as at:
-            scores = places.scores_of(self.network(self.x)).float()
+            scores = scores_of(self.network(self.x)).float()
         difference = differences(scores, self.y, classes=loss.classes)
         columns: dict[str, list[Tensor]] = {name: [] for name in at}
         for d in difference.unbind(dim=1):
@@ -119,7 +120,7 @@ class Ways:
     def _jacobian_per_class(self) -> Tensor:
         """The same values by a backward pass a class with `create_graph` (as Hoffman et al. 2019 take projections)."""
         x = self.x.clone().requires_grad_()
-        scores = places.scores_of(self.network(x))
+        scores = scores_of(self.network(x))
         (classifier,) = [module for name, module in self.network.named_modules() if name == "output"]
         total = scores.new_zeros(len(x))
         for c in range(scores.shape[1]):

@@ -21,8 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from widemargin import norms
 from widemargin.bounds.result import Assumption
 from widemargin.margins.normalized import Biases
-from widemargin.modules import evaluating
-from widemargin.places import uncompiled, unwrap
+from widemargin.modules import evaluating, uncompiled, unwrap
 
 _CONVOLVE: dict[type[nn.Module], Callable[..., Tensor]] = {
     nn.Conv1d: functional.conv1d,

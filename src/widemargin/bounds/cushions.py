@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.bounds.chain import Chain, chain_of, layers, like_weights
 from widemargin.margins.normalized import Biases
-from widemargin.modules import evaluating
-from widemargin.places import uncompiled, unwrap
+from widemargin.modules import evaluating, uncompiled, unwrap
 
 EXACT_UNITS = 2048
 """Up to so many units above the first layer, Jacobian norms are exact by default: one backward pass a unit."""

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from widemargin.bounds.chain import chain_of, like_weights
 from widemargin.bounds.jacobian import jacobian_estimate, jacobian_exact
 from widemargin.bounds.kinds import Certificate, Estimate
-from widemargin.modules import evaluating
-from widemargin.places import scores_of, uncompiled, unwrap
-from widemargin.types import Labels, PerExample, check_finite, check_scores_and_labels, is_binary
+from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
+from widemargin.types import Labels, PerExample, is_binary
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

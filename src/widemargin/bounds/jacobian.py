@@ -10,8 +10,7 @@ from widemargin.bounds.chain import like_weights
 from widemargin.bounds.kinds import Certificate, Estimate
 from widemargin.geometry import jacobian_margin
 from widemargin.margins.output import differences
-from widemargin.modules import evaluating
-from widemargin.places import scores_of, uncompiled
+from widemargin.modules import evaluating, scores_of, uncompiled
 from widemargin.types import PerExample, is_binary
 
 _REACH = 2.0

@@ -15,7 +15,7 @@ from widemargin.bounds.cushions import Cushions, check_probes, measured
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.margins.distance import distance
 from widemargin.margins.normalized import Biases
-from widemargin.modules import evaluating
+from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
 from widemargin.types import Labels
 
 CushionForm = Literal["printed", "squared"]
@@ -184,15 +184,15 @@ def _only_relus(links: tuple[Link, ...]) -> bool:
 
 def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
     """The linearised l_2 distance at the input, and ‖f(x)‖_2, of every sample."""
-    network = places.unwrap(model)
+    network = unwrap(model)
     if len(labels) != len(x):
         raise ValueError(f"labels has {len(labels)} entries, but x has {len(x)} samples")
     distances, sizes = [], []
-    with evaluating(network), places.uncompiled(network), torch.enable_grad():
+    with evaluating(network), uncompiled(network), torch.enable_grad():
         for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
             batch = like_weights(network, batch)
             with places.watch(network, (places.INPUT,)) as at:
-                scores = places.scores_of(network(batch))
+                scores = scores_of(network(batch))
             distances.append(distance(scores, y.to(scores.device), at=at)[places.INPUT].detach().double())
             sizes.append(norms.lp(scores.detach().double().reshape(len(batch), -1), 2.0))
     return torch.cat(distances), torch.cat(sizes)

@@ -14,8 +14,7 @@ from widemargin.bounds.chain import Chain, Link, chain_of, layers, like_weights
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.margins.normalized import Biases
 from widemargin.margins.output import output
-from widemargin.modules import evaluating
-from widemargin.places import scores_of, uncompiled, unwrap
+from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
 from widemargin.types import Labels
 
 Convolutions = Literal["operator", "kernel"]

@@ -16,9 +16,9 @@ from widemargin import certify, margins, norms
 from widemargin.attacks.arguments import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.bounds.chain import like_weights
-from widemargin.modules import evaluating
-from widemargin.places import scores_of, uncompiled, unwrap
-from widemargin.types import Labels, Mask, PerExample, check_finite, is_binary
+from widemargin.checks import check_finite
+from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
+from widemargin.types import Labels, Mask, PerExample, is_binary
 
 RELAXATION, LIPSCHITZ, WRONG, NOTHING = "linear relaxation", "Lipschitz", "misclassified", "none"
 

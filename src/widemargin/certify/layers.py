@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from widemargin import norms
 from widemargin.geometry.network import read
 from widemargin.geometry.steps import Affine, MaxPool, Slopes
-from widemargin.places import unwrap
+from widemargin.modules import unwrap
 
 _OF_INPUT: dict[type[nn.Module], Callable[..., Tensor]] = {
     nn.Conv1d: conv1d_input,

@@ -14,9 +14,10 @@ from widemargin.bounds.kinds import Certificate
 from widemargin.certify.backward import Plane, plane
 from widemargin.certify.boxes import Ball, Box, Tube, ball, box_of, through
 from widemargin.certify.layers import Layers, Map, layers_of
+from widemargin.checks import check_scores_and_labels
 from widemargin.geometry.network import check_inputs
 from widemargin.geometry.steps import Slopes
-from widemargin.types import Labels, PerClass, PerExample, check_scores_and_labels
+from widemargin.types import Labels, PerClass, PerExample
 
 Method: TypeAlias = Literal["crown", "crown-ibp", "ibp"]
 

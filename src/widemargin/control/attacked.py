@@ -15,8 +15,7 @@ from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import frobenius
-from widemargin.modules import evaluating
-from widemargin.places import scores_of
+from widemargin.modules import evaluating, scores_of
 from widemargin.training.optimizers import Nero
 from widemargin.training.schedules import Exponential, Schedule
 from widemargin.types import is_binary

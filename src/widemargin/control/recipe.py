@@ -14,14 +14,14 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from widemargin import norms
 from widemargin._io.progress import track
+from widemargin.checks import check_scores_and_labels
 from widemargin.data import Samples, batches, to_sphere
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import frobenius, weights
-from widemargin.modules import evaluating
+from widemargin.modules import evaluating, scores_of, unwrap
 from widemargin.optim import Nero, param_groups
-from widemargin.places import scores_of, unwrap
 from widemargin.training.schedules import Exponential, Schedule
-from widemargin.types import Mask, PerExample, check_scores_and_labels
+from widemargin.types import Mask, PerExample
 
 Row: TypeAlias = dict[str, float | int]
 """step, loss (the mean of the squared loss), share (of the points within the tolerance), worst (relative error), lr."""

@@ -19,7 +19,7 @@ from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import weights
-from widemargin.places import scores_of
+from widemargin.modules import scores_of
 from widemargin.training.optimizers import Nero
 from widemargin.training.schedules import Constant, Schedule
 

@@ -9,12 +9,13 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from widemargin.checks import check_scores_and_labels
 from widemargin.geometry.chain import factors
 from widemargin.geometry.label_constraints import against
 from widemargin.geometry.lines import averages
 from widemargin.geometry.network import Network, check_inputs, read
 from widemargin.geometry.steps import Affine
-from widemargin.types import Mask, check_scores_and_labels
+from widemargin.types import Mask
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,8 @@ from torch.nn.functional import pad, unfold
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from widemargin import places
 from widemargin.geometry.steps import Affine, MaxPool, Slopes, Step
-from widemargin.modules import evaluating
+from widemargin.modules import evaluating, unwrap
 
 SlopesOf = Callable[[Any], tuple[float, float]]
 _REGISTERED: dict[type[nn.Module], SlopesOf] = {
@@ -69,7 +68,7 @@ def read(model: nn.Module, x: Tensor) -> Network:
     check_inputs("x", x)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
-    model = places.unwrap(model)
+    model = unwrap(model)
     trace = _Trace(x[:1])
     weight = next((p for p in model.parameters() if p.is_floating_point()), None)
     sample = x[:1].detach() if weight is None else x[:1].detach().to(weight)

@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from widemargin.checks import check_scores_and_labels
 from widemargin.geometry.cells import partition
 from widemargin.geometry.label_constraints import against
 from widemargin.geometry.lines import walk
 from widemargin.geometry.network import Network, check_inputs, read
 from widemargin.geometry.planes import Plane
 from widemargin.geometry.regions import jacobians
-from widemargin.types import Labels, PerExample, check_scores_and_labels
+from widemargin.types import Labels, PerExample
 
 _SEEN = 16  # directions that are tried first, so that only the cells of a small box are needed
 _HALVINGS = 60  # of a sector, which is some 1e-18 of a turn wide then

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
+from widemargin.checks import check_finite, check_scores_and_labels
 from widemargin.gp.arguments import check_count, check_signs
 from widemargin.gp.posterior import Posterior
-from widemargin.types import check_finite, check_scores_and_labels
 
 
 @torch.no_grad()

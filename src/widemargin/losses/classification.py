@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from widemargin.checks import check_finite, check_scores_and_labels
 from widemargin.losses.margin import cross_entropy
 from widemargin.margins.output import differences
-from widemargin.places import scores_of
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary, wide
+from widemargin.modules import scores_of
+from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
 class ScoreLoss(abc.ABC):

@@ -17,6 +17,7 @@ from widemargin.losses.penalties import Hinge, Penalty
 from widemargin.margins import estimation
 from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.output import Classes, Reading, differences
+from widemargin.modules import scores_of
 from widemargin.places import At, BatchStatistics
 from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
 
@@ -108,7 +109,7 @@ class MarginLoss:
             if (found := forward_mode.run(model, x, u)) is not None:
                 return *found, directions
         with places.watch(model, self.at, statistics=self.statistics) as at:
-            scores = places.scores_of(model(x))
+            scores = scores_of(model(x))
         return scores, at, directions
 
     def of(self, scores: Scores, y: Labels, *, at: At, directions: Mapping[str, Tensor] | None = None) -> PerExample:

@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.places import scores_of
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary, wide
+from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.modules import scores_of
+from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,7 @@ import torch
 from torch import nn
 
 from widemargin.data.samples import Samples
-from widemargin.modules import evaluating
-from widemargin.places import scores_of
+from widemargin.modules import evaluating, scores_of
 from widemargin.types import is_binary
 
 

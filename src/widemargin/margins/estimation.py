@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin.margins.distance import Linearization, check_rows
 from widemargin.margins.output import Classes, Reading, differences
+from widemargin.modules import scores_of
 from widemargin.places import INPUT, At, BatchStatistics
 from widemargin.types import Labels, PerClass
 
@@ -59,7 +60,7 @@ def estimate(
     """
     factor = correction(probes)
     with places.watch(model, at, statistics=statistics) as watched, torch.enable_grad():
-        scores = places.scores_of(model(x))
+        scores = scores_of(model(x))
     difference = differences(scores, y, classes=classes, read_as=read_as)
     slopes = probed(difference, at=watched, directions=draw(watched, probes, generator))
     lines = Linearization(difference=difference.detach(), slopes={name: s / factor for name, s in slopes.items()})

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin._io.files import write_json, write_parquet
 from widemargin._io.progress import track
+from widemargin.checks import check_finite
 from widemargin.data import batches
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.output import Classes, Reading, output
-from widemargin.modules import evaluating
-from widemargin.types import Labels, Mask, PerExample, check_finite, is_binary
+from widemargin.modules import evaluating, scores_of, uncompiled
+from widemargin.types import Labels, Mask, PerExample, is_binary
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +150,7 @@ def measure(
             if not parts:
                 _check_samples_do_not_mix(network, x, at)
             with places.watch(network, at) as watched:
-                scores = places.scores_of(network(x))
+                scores = scores_of(network(x))
             lines = linearize(scores, y, at=watched, p=p, classes=classes, read_as=read_as)
             scores = scores.detach()
             margin = lines.difference.detach()[:, 0] if read_as == "logits" else output(scores, y)
@@ -200,8 +201,8 @@ def _check_samples_do_not_mix(network: nn.Module, x: Tensor, at: Sequence[str]) 
     """
     if len(x) < 2:
         return
-    with places.uncompiled(network), places.watch(network, at) as watched:
-        scores = places.scores_of(network(x[:3]))
+    with uncompiled(network), places.watch(network, at) as watched:
+        scores = scores_of(network(x[:3]))
     check_finite(scores, "scores")
     weights = torch.randn(scores[1].shape, generator=torch.Generator().manual_seed(0)).to(scores)
     for name, gradient in watched.gradients(scores[1] * weights).items():

@@ -18,8 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from widemargin import norms
 from widemargin.margins.output import output
-from widemargin.modules import evaluating
-from widemargin.places import scores_of, uncompiled, unwrap
+from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
 from widemargin.types import Labels, PerExample
 
 Biases = Literal["refuse", "ignore"]

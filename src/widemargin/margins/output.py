@@ -7,16 +7,8 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from widemargin.types import (
-    Labels,
-    PerClass,
-    PerExample,
-    Scores,
-    check_finite,
-    check_scores_and_labels,
-    is_binary,
-    wide,
-)
+from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
 
 Reading: TypeAlias = Literal["logits", "softmax"]
 """What f_i is: the network's own scores, or their softmax probabilities (elsayed errata 1)."""

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from widemargin._cuda import graphs
+from widemargin.checks import check_scores_and_labels
 from widemargin.population.batches import Batch
-from widemargin.types import check_scores_and_labels
 
 if TYPE_CHECKING:
     from widemargin.population.run import Run

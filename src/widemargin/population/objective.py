@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from widemargin.checks import check_finite, check_scores_and_labels
 from widemargin.losses import MarginLoss, ScoreLoss, Target
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.target import squared
@@ -18,7 +19,6 @@ from widemargin.population.rng import Streams
 from widemargin.population.split import Pass, Split, Splits
 from widemargin.population.stack import Stack
 from widemargin.regularizers import Jacobian
-from widemargin.types import check_finite, check_scores_and_labels
 
 
 class Objective:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from widemargin import norms
+from widemargin.checks import check_scores_and_labels
 from widemargin.losses import MarginLoss
 from widemargin.margins.distance import slope_at
 from widemargin.margins.output import differences
@@ -25,7 +26,6 @@ from widemargin.population.stack import Stack, StackedAt
 from widemargin.split_backward import reasons
 from widemargin.split_backward import weight_gradients as shortcuts
 from widemargin.split_backward.graph import Factors, Graph, graph_of
-from widemargin.types import check_scores_and_labels
 
 LEAST = {"cpu": 2**20, "cuda": 10**8}
 """Bytes to keep of a layer, on average, below which two backwards are faster: the split has more operations to start.

@@ -13,7 +13,7 @@ from torch.func import vmap
 
 from widemargin import places
 from widemargin._autograd.frozen_batchnorm import Route
-from widemargin.modules import evaluating
+from widemargin.modules import evaluating, mixing_modules, scores_of
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions, by_matrix_products
 from widemargin.population.frozen_batchnorm import freeze
@@ -115,13 +115,13 @@ class Stack:
             x: Tensor,
         ) -> Tensor:
             with self._as(parameters, buffers, keys), _places(self.base, zeros):
-                return places.scores_of(self.base(x + zeros[INPUT] if INPUT in zeros else x))
+                return scores_of(self.base(x + zeros[INPUT] if INPUT in zeros else x))
 
         with by_one_product(self.base), by_one_normalisation(self.base), ExitStack() as stack:
             if self.convolutions != "grouped":
                 stack.enter_context(by_matrix_products(self.base, fused=self.convolutions == "fused"))
             if at and statistics == "frozen":
-                for name in places.mixing_modules(self.base):
+                for name in mixing_modules(self.base):
                     stack.callback(freeze(self.base.get_submodule(name), watched.route).remove)
             dims = (0, 0, 0, None if keys is None else 0, 0)
             f = vmap(forward, in_dims=dims)(self.parameters, self.buffers, zeros, keys, x)
@@ -147,7 +147,7 @@ class Stack:
         """The matrices of the last linear layer, `[networks, classes, features]`."""
         if self._classifier is None:
             with evaluating(self.base), watch_classifier(self.base) as seen, torch.no_grad():
-                seen.matrix(self.base, places.scores_of(self.base(x[0])))
+                seen.matrix(self.base, scores_of(self.base(x[0])))
             layer = self.base.get_submodule(str(seen.name))
             self._classifier = next(n for n, p in self.base.named_parameters() if p is layer.weight)
         return self.parameters[self._classifier]

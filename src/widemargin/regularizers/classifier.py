@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widemargin import places
+from widemargin.modules import unwrap
 from widemargin.places import At
 from widemargin.types import is_binary
 
@@ -26,7 +26,7 @@ class Seen:
 
     def matrix(self, model: nn.Module, scores: Tensor) -> Tensor:
         """V, or a `ValueError` unless `scores` are the output of that layer and every watched place lies before it."""
-        kind = type(places.unwrap(model)).__name__
+        kind = type(unwrap(model)).__name__
         if self.name is None or self._weight is None or self._output is None:
             raise ValueError(
                 f"model is a {kind} in which no nn.Linear ran, expected a network that ends in a linear layer"
@@ -56,7 +56,7 @@ def watch_classifier(model: nn.Module, at: At | None = None) -> Iterator[Seen]:
     """Note the linear layers of `model` as they run inside the `with` block; `at`: places to be reached before."""
     seen = Seen()
     with ExitStack() as stack:
-        for name, module in places.unwrap(model).named_modules():
+        for name, module in unwrap(model).named_modules():
             if isinstance(module, nn.Linear):
                 # Before the hooks of `at`: a place at the classifier's own output is then not reached yet.
                 handle = module.register_forward_hook(partial(seen.note, name, at), prepend=True)

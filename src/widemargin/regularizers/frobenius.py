@@ -9,10 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin import places
+from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.modules import scores_of
 from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradients_at
 from widemargin.regularizers.second_pass import second_pass
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, wide
+from widemargin.types import Labels, PerExample, Scores, wide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class JacobianFrobenius:
         `directions` are unit vectors u to take instead of drawn ones.
         """
         with second_pass(model) as network, places.watch(network, (self.at,), statistics=self.statistics) as at:
-            scores = places.scores_of(network(x))
+            scores = scores_of(network(x))
         return self.of(scores, y, at=at, directions=directions)
 
     def of(

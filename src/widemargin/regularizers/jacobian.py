@@ -10,11 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from widemargin import norms, places
+from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.modules import scores_of
 from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradients_at
 from widemargin.regularizers.classifier import watch_classifier
 from widemargin.regularizers.second_pass import second_pass
-from widemargin.types import Labels, PerExample, Scores, check_finite, check_scores_and_labels, is_binary
+from widemargin.types import Labels, PerExample, Scores, is_binary
 
 Form: TypeAlias = Literal["random", "sum", "pairwise", "pairwise-sum"]
 _FORMS = ("random", "sum", "pairwise", "pairwise-sum")
@@ -74,7 +76,7 @@ class Jacobian:
             places.watch(network, (self.at,), statistics=self.statistics) as at,
             watch_classifier(network, at) as seen,
         ):
-            scores = places.scores_of(network(x))
+            scores = scores_of(network(x))
         return self.of(scores, y, at=at, classifier=seen.matrix(network, scores), classes=classes)
 
     def of(

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from widemargin import places
-from widemargin.modules import evaluating
+from widemargin.modules import evaluating, scores_of, unwrap
 from widemargin.regularizers.arguments import check_weight
 from widemargin.regularizers.classifier import watch_classifier
 from widemargin.types import Labels
@@ -43,7 +42,7 @@ class WeightDecay:
 
     def __call__(self, model: nn.Module, x: Tensor | None = None, y: Labels | None = None) -> Float[Tensor, ""]:  # noqa: ARG002
         """The penalty; the data are not looked at."""
-        network = places.unwrap(model)
+        network = unwrap(model)
         modules = [network] if self.layers is None else [module_of(network, name, "layers") for name in self.layers]
         found: dict[int, Tensor] = {}
         for module, name in zip(modules, self.layers or ("",)):
@@ -79,7 +78,7 @@ class ClassifierPenalty:
         return self.weight * self._matrix(model, x).square().sum()
 
     def _matrix(self, model: nn.Module, x: Tensor | None) -> Tensor:
-        network = places.unwrap(model)
+        network = unwrap(model)
         if self.layer is not None:
             layer = module_of(network, self.layer, "layer")
             if not isinstance(layer, nn.Linear):
@@ -88,7 +87,7 @@ class ClassifierPenalty:
         if x is None:
             raise TypeError("x is None and layer is None, expected samples to find the last layer with, or its name")
         with evaluating(network), torch.no_grad(), watch_classifier(network) as seen:
-            scores = places.scores_of(network(x[:1]))
+            scores = scores_of(network(x[:1]))
         seen.matrix(network, scores)  # raises where it is not the classifier
         assert seen.name is not None
         return module_of(network, seen.name, "layer").weight  # type: ignore[return-value]  # again, with its graph

@@ -24,11 +24,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from widemargin import norms, places
+from widemargin import norms
 from widemargin._cuda.deferred_checks import looked_at
 from widemargin.losses.margin import MarginLoss
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
+from widemargin.modules import unwrap
 from widemargin.places import At
 from widemargin.split_backward import reasons
 from widemargin.split_backward import weight_gradients as shortcuts
@@ -94,7 +95,7 @@ def margin_backward(
         raise TypeError(f"loss is a {type(loss).__name__}, expected a MarginLoss")
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory is {memory!r}, expected None or a number of bytes >= 0")
-    why_not = _never(places.unwrap(model), loss, memory)
+    why_not = _never(unwrap(model), loss, memory)
     scores, at, directions = loss.forward(model, x)
     with looked_at(scores, y) as look:
         found = _split(model, loss, x, look.labels, scores, at, memory, is_replayed) if why_not is None else why_not
@@ -152,7 +153,7 @@ def _split(
         return reason
     if scores.grad_fn is None:
         return "the scores have no gradient"
-    little = _little.setdefault(places.unwrap(model), {})
+    little = _little.setdefault(unwrap(model), {})
     form = x.shape, x.dtype, loss.at, torch.is_autocast_enabled(x.device.type)
     if form in little and not is_replayed:
         return little[form]
@@ -190,7 +191,7 @@ def _is_little(graph: Graph, device: str) -> bool:
 
 
 def _name(model: nn.Module, leaf: Tensor) -> str:
-    names = (name for name, parameter in places.unwrap(model).named_parameters() if parameter is leaf)
+    names = (name for name, parameter in unwrap(model).named_parameters() if parameter is leaf)
     return repr(next(names, "a tensor of the network"))
 
 

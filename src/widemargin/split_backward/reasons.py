@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from widemargin import places
 from widemargin.losses.margin import MarginLoss
+from widemargin.modules import mixing_modules
 from widemargin.types import is_binary
 
 
@@ -28,6 +28,6 @@ def of_classes(loss: MarginLoss, scores: Tensor) -> str | None:
 
 def of_network(network: nn.Module) -> str | None:
     """Because samples are known to mix in it."""
-    if mixing := places.mixing_modules(network):
+    if mixing := mixing_modules(network):
         return f"{mixing[0]!r} ({type(network.get_submodule(mixing[0])).__name__}) mixes the samples of a batch"
     return None

@@ -28,6 +28,7 @@ from torch.func import functional_call
 from widemargin import places
 from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin.margins.output import differences
+from widemargin.modules import scores_of, unwrap
 from widemargin.split_backward.graph import Graph, Layout, Spreads, Use, graph_of
 
 WEIGHTS = (1.0, -2.0, 0.5, -1.0, 2.0, -0.5, 4.0, -0.25)
@@ -61,7 +62,7 @@ class Layouts:
 
 def layouts_of(model: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
     """The layouts of `graph`, or in words why there are none; a network is tried once for each form of its graph."""
-    network, few = places.unwrap(model), min(len(x), len(WEIGHTS))
+    network, few = unwrap(model), min(len(x), len(WEIGHTS))
     form = tuple((use.outputs, len(use.leaves)) for use in graph.uses)
     modes = tuple(module.training for module in network.modules())
     key = graph.names, form, modes, loss.at, loss.scores, loss.probes is None, few, x.shape[1:]
@@ -79,7 +80,7 @@ def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> L
             scores, at, _ = loss.forward(_With(network, tensors), x)
         else:
             with places.watch(network, loss.at, statistics=loss.statistics) as at:
-                scores = places.scores_of(functional_call(network, tensors, (x,)))
+                scores = scores_of(functional_call(network, tensors, (x,)))
     if scores.grad_fn is None or not bool(torch.isfinite(scores).all()):
         return "the scores of a few samples on trial are not finite"
     few = graph_of(scores, list(at.values()))
@@ -113,7 +114,7 @@ class _With(nn.Module):
         self._call = functools.partial(functional_call, network, tensors)
 
     def forward(self, x: Tensor) -> Tensor:
-        return places.scores_of(self._call((x,)))
+        return scores_of(self._call((x,)))
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin.data import Samples
-from widemargin.modules import evaluating
-from widemargin.places import unwrap
+from widemargin.modules import evaluating, unwrap
 from widemargin.types import Labels
 
 

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widemargin import places
 from widemargin._cuda import graphs, runtime
+from widemargin.modules import scores_of
 from widemargin.training.batches import InMemory, Place, Source
 from widemargin.training.config import Task
 from widemargin.training.fingerprint import describe
@@ -132,7 +132,7 @@ def last_scores(model: nn.Module) -> Iterator[list[Tensor]]:
     found: list[Tensor] = []
 
     def keep(_: nn.Module, __: Any, answer: Any) -> None:
-        found[:] = [places.scores_of(answer).detach()]
+        found[:] = [scores_of(answer).detach()]
 
     handle = model.register_forward_hook(keep)
     try:

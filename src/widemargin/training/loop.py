@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda.runtime import is_recording
 from widemargin._io.progress import track
+from widemargin.checks import check_scores_and_labels
 from widemargin.data import batches, load
 from widemargin.losses.margin import MarginLoss
 from widemargin.modules import evaluating
@@ -28,7 +29,6 @@ from widemargin.training.history import Gauge, Row, call
 from widemargin.training.rng import seed_all
 from widemargin.training.stopping import Context, bad_row, stop_at_sample
 from widemargin.training.tensorboard import Board
-from widemargin.types import check_scores_and_labels
 
 
 def train(fabric: Any, task: Task) -> Outcome:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import places
-from widemargin.modules import evaluating
+from widemargin.modules import evaluating, scores_of
 from widemargin.training.batches import Batch
 
 
@@ -122,7 +122,7 @@ def advice(context: Context, *, dead: bool = False) -> str:
 def bad_row(model: nn.Module, x: Tensor) -> int | None:
     """The first row of `x` whose scores are not finite, or None: to tell a broken network from another error."""
     with torch.no_grad():
-        scores = places.scores_of(model(x))
+        scores = scores_of(model(x))
     bad = ~torch.isfinite(scores).reshape(len(x), -1).all(dim=1)
     return int(bad.nonzero()[0]) if bool(bad.any()) else None
 
@@ -153,7 +153,7 @@ def _constant(output: Tensor) -> bool:
 def _same_from(model: nn.Module, x: Tensor) -> str | None:
     """The first module that answers the same for every sample of `x`, if the network itself does."""
     with evaluating(model), torch.no_grad():
-        if not _constant(places.scores_of(model(x))):
+        if not _constant(scores_of(model(x))):
             return None
         return _first(model, x, _constant)
 
@@ -167,7 +167,7 @@ def _bad_gradient(model: nn.Module, loss: Any, batch: Batch) -> tuple[str | None
     names = getattr(loss, "at", ())
     if names:
         with torch.enable_grad(), places.watch(model, names, statistics="coupled") as at:
-            scores = places.scores_of(model(batch.x))
+            scores = scores_of(model(batch.x))
         for name, gradient in at.gradients(scores.amax(dim=-1)).items():
             if not bool(torch.isfinite(gradient).all()):
                 return name, f"its gradient at {name!r} is not finite"

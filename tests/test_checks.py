@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widemargin.types import check_finite, check_scores_and_labels, is_binary
+from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.types import is_binary
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

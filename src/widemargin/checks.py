@@ -1,0 +1,168 @@
+"""Argument checks: one function a rule, one wording a rule.
+
+Every error names the argument, its value and what was expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor, nn
+
+from widemargin._cuda.runtime import is_recording
+from widemargin.types import is_binary
+
+
+def check_count(name: str, value: object, *, least: int = 1) -> None:
+    """Raise unless `value` is an integer >= `least`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}, expected an integer >= {least}")
+    if value < least:
+        raise ValueError(f"{name} is {value}, expected an integer >= {least}")
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+) -> None:
+    """Raise unless `value` is a finite real number within the given limits (`above` and `below` exclude the limit)."""
+    limits = [(">", above), (">=", least), ("<", below), ("<=", most)]
+    words = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
+    expected = f"expected a finite number {words}".rstrip()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is {value!r}, {expected}")
+    inside = (
+        math.isfinite(value)
+        and (above is None or value > above)
+        and (least is None or value >= least)
+        and (below is None or value < below)
+        and (most is None or value <= most)
+    )
+    if not inside:
+        raise ValueError(f"{name} is {value}, {expected}")
+
+
+def check_choice(name: str, value: object, options: Collection[object]) -> None:
+    """Raise unless `value` is one of `options`."""
+    if value not in options:
+        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, options))}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, expected True or False")
+
+
+def check_seed(seed: object) -> None:
+    """Raise unless `seed` is an integer."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"seed is {seed!r}, expected an integer")
+
+
+def check_module(model: object, name: str = "model") -> None:
+    """Raise unless `model` is an `nn.Module`."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{name} is a {type(model).__name__}, expected an nn.Module")
+
+
+def check_callable(name: str, value: object, example: str) -> None:
+    """Raise unless `value` is a callable that is not a class; `example` shows one."""
+    if not callable(value) or isinstance(value, type):
+        raise TypeError(f"{name} is {value!r}, expected a callable such as {example}")
+
+
+def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
+    """Raise a `ValueError` or `TypeError` unless `scores` and `labels` fit each other.
+
+    The values of `scores` are not checked here (`check_finite` does that), since that needs a device sync.
+    """
+    if not isinstance(scores, Tensor):
+        raise TypeError(f"scores is a {type(scores).__name__}, expected a tensor [batch, classes] or [batch]")
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"labels is a {type(labels).__name__}, expected a tensor [batch]")
+    if not scores.is_floating_point():
+        raise TypeError(f"scores has dtype {scores.dtype}, expected a floating-point tensor")
+    if scores.ndim not in (1, 2):
+        raise ValueError(f"scores has shape {list(scores.shape)}, expected [batch, classes], or [batch] when binary")
+    if labels.ndim != 1:
+        raise ValueError(f"labels has shape {list(labels.shape)}, expected [batch]")
+    if scores.shape[0] == 0:
+        raise ValueError("scores is an empty batch, expected at least one sample")
+    if scores.ndim == 2 and scores.shape[1] == 0:
+        raise ValueError("scores has no classes, expected at least one score per sample")
+    if len(labels) != len(scores):
+        raise ValueError(f"labels has {len(labels)} entries, but scores has {len(scores)} samples")
+    if labels.device != scores.device:
+        raise ValueError(f"labels is on {labels.device}, but scores is on {scores.device}")
+    if _skips_values(labels):
+        return
+    if is_binary(scores):
+        _check_signs(labels)
+    else:
+        _check_indices(labels, scores.shape[1])
+
+
+def check_finite(tensor: Tensor, name: str) -> None:
+    """Raise a `ValueError` that names the first sample of `tensor` with a NaN or an infinity."""
+    if _skips_values(tensor):
+        return
+    bad = ~torch.isfinite(tensor.detach()).flatten(1 if tensor.ndim > 1 else 0)
+    rows = bad.any(dim=1) if bad.ndim > 1 else bad
+    if bool(rows.any()):
+        index = int(rows.nonzero()[0])
+        value = tensor.detach()[index].flatten()
+        raise ValueError(
+            f"{name} has {value[~torch.isfinite(value)][0].item()} at index {index}, expected finite numbers"
+        )
+
+
+_SKIP_VALUES: ContextVar[bool] = ContextVar("skips", default=False)
+
+
+@contextmanager
+def without_value_checks(skip: bool = True) -> Iterator[None]:
+    """Check shapes and dtypes only inside the `with` block; `without_value_checks(False)` checks values again."""
+    before = _SKIP_VALUES.set(skip)
+    try:
+        yield
+    finally:
+        _SKIP_VALUES.reset(before)
+
+
+def _skips_values(tensor: Tensor) -> bool:
+    """Whether values are not checked: the caller checks them, or a CUDA graph is being captured and there are none."""
+    return _SKIP_VALUES.get() or is_recording(tensor.device)
+
+
+def _check_signs(labels: Tensor) -> None:
+    if not labels.is_floating_point():
+        raise TypeError(
+            f"labels has dtype {labels.dtype}, but a network with one score per sample takes float labels -1.0 and 1.0"
+        )
+    bad = (labels.abs() != 1).nonzero()
+    if len(bad):
+        index = int(bad[0])
+        raise ValueError(
+            f"labels has {labels[index].item():g} at index {index}, expected -1 or 1 (one score per sample)"
+        )
+
+
+def _check_indices(labels: Tensor, classes: int) -> None:
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise TypeError(f"labels has dtype {labels.dtype}, but scores have {classes} classes: expected class indices")
+    bad = ((labels < 0) | (labels >= classes)).nonzero()
+    if len(bad):
+        index = int(bad[0])
+        raise ValueError(
+            f"labels has {int(labels[index])} at index {index}, but scores have {classes} classes (0..{classes - 1})"
+        )
