@@ -3,13 +3,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.checks import check_count, check_counts, check_finite, check_number, check_scores_and_labels
 from widemargin.types import is_binary
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -100,7 +101,7 @@ def test_signs_fit_one_score(signs: list[float], column: bool, dtype: Any) -> No
             torch.zeros(2),
             torch.tensor([0, 1]),
             TypeError,
-            "labels has dtype torch.int64, but a network with one score per sample takes float labels -1.0 and 1.0",
+            "labels has dtype torch.int64",
         ),
         (
             torch.zeros(2, 1),
@@ -140,3 +141,24 @@ def test_the_first_sample_that_is_not_finite_is_named(tensor: Tensor) -> None:
 def test_infinities_are_not_finite() -> None:
     with pytest.raises(ValueError, match=r"^x has -inf at index 1, expected finite numbers$"):
         check_finite(torch.tensor([0.0, -math.inf]), "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        ("12", TypeError, "widths is '12'"),
+        (3, TypeError, "widths is 3"),
+        ((3, 0), ValueError, r"widths\[1\] is 0"),
+        ((3, None), TypeError, r"widths\[1\] is None"),
+        ((3, 3, 3), ValueError, r"widths has 3 entries"),
+    ],
+)
+def test_counts_name_the_entry(value: object, error: type[Exception], words: str) -> None:
+    check_counts("widths", [3, 4], length=2)
+    with pytest.raises(error, match=words):
+        check_counts("widths", value, length=2)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    check_count("depth", np.int64(3))
+    check_number("sigma", np.float32(0.5), above=0.0)

@@ -6,6 +6,7 @@ Every error names the argument, its value and what was expected.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,10 +20,20 @@ from widemargin.types import is_binary
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:
     """Raise unless `value` is an integer >= `least`."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} is {value!r}, expected an integer >= {least}")
     if value < least:
         raise ValueError(f"{name} is {value}, expected an integer >= {least}")
+
+
+def check_counts(name: str, values: object, *, length: int | None = None) -> None:
+    """Raise unless `values` is a tuple or list of integers >= 1, of the given length where there is one."""
+    if not isinstance(values, tuple | list):
+        raise TypeError(f"{name} is {values!r}, expected a tuple of positive integers")
+    if length is not None and len(values) != length:
+        raise ValueError(f"{name} has {len(values)} entries, expected {length}")
+    for index, value in enumerate(values):
+        check_count(f"{name}[{index}]", value)
 
 
 def check_number(
@@ -38,14 +49,15 @@ def check_number(
     limits = [(">", above), (">=", least), ("<", below), ("<=", most)]
     words = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
     expected = f"expected a finite number {words}".rstrip()
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r}, {expected}")
+    number = float(value)
     inside = (
-        math.isfinite(value)
-        and (above is None or value > above)
-        and (least is None or value >= least)
-        and (below is None or value < below)
-        and (most is None or value <= most)
+        math.isfinite(number)
+        and (above is None or number > above)
+        and (least is None or number >= least)
+        and (below is None or number < below)
+        and (most is None or number <= most)
     )
     if not inside:
         raise ValueError(f"{name} is {value}, {expected}")
@@ -107,9 +119,21 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
     if _skips_values(labels):
         return
     if is_binary(scores):
-        _check_signs(labels)
+        check_signs(labels)
     else:
         _check_indices(labels, scores.shape[1])
+
+
+def check_signs(labels: Tensor, name: str = "labels") -> None:
+    """Raise unless `labels` are floats -1 and 1, the labels of networks with one score per sample."""
+    if not labels.is_floating_point():
+        raise TypeError(f"{name} has dtype {labels.dtype}, expected float labels -1.0 and 1.0 (one score per sample)")
+    bad = (labels.abs() != 1).nonzero()
+    if len(bad):
+        index = int(bad[0])
+        raise ValueError(
+            f"{name} has {labels[index].item():g} at index {index}, expected -1 or 1 (one score per sample)"
+        )
 
 
 def check_finite(tensor: Tensor, name: str) -> None:
@@ -142,19 +166,6 @@ def without_value_checks(skip: bool = True) -> Iterator[None]:
 def _skips_values(tensor: Tensor) -> bool:
     """Whether values are not checked: the caller checks them, or a CUDA graph is being captured and there are none."""
     return _SKIP_VALUES.get() or is_recording(tensor.device)
-
-
-def _check_signs(labels: Tensor) -> None:
-    if not labels.is_floating_point():
-        raise TypeError(
-            f"labels has dtype {labels.dtype}, but a network with one score per sample takes float labels -1.0 and 1.0"
-        )
-    bad = (labels.abs() != 1).nonzero()
-    if len(bad):
-        index = int(bad[0])
-        raise ValueError(
-            f"labels has {labels[index].item():g} at index {index}, expected -1 or 1 (one score per sample)"
-        )
 
 
 def _check_indices(labels: Tensor, classes: int) -> None:
