@@ -16,7 +16,7 @@ from population.one_by_one import BN_CNN, CNN, MLP, difference, networks, sample
 from widemargin import checks, losses, population, regularizers
 from widemargin._cuda import graphs
 from widemargin.data import Samples
-from widemargin.population import cuda_graph, split
+from widemargin.population import cuda_graph
 from widemargin.training import Adam, Cosine, Exponential, Nero, RmsProp, Sgd, TrainingStopped
 
 MARGIN = losses.MarginLoss(penalty=losses.Hinge(gamma=2.0), at=("input", "2"), classes=2, cross_entropy=0.5)
@@ -67,17 +67,6 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_a_split_backward_is_replayed(device: str, replays: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "LEAST", {"cpu": 0, "cuda": 0})
-    given, data, loss = networks(CNN, 2), samples(), losses.MarginLoss(at=("input", "2"))
-    setting: dict[str, Any] = {"loss": loss, "optimizer": Sgd(lr=0.05), "steps": 12, "batch_size": 8}
-    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, **setting)
-    assert replays == [3, 4, 6, 7, 9, 10]
-    assert str(done.backward).startswith("split backward")
-    for k, network in enumerate(done.networks):
-        assert difference(network, train(given[k], data, seed=3 + k, **setting)[0]) < 1e-8
-
-
 @pytest.mark.parametrize("kind", [MLP, CNN, BN_CNN])
 @pytest.mark.parametrize("case", CASES)
 def test_the_weights_of_one_by_one(kind: str, case: str, device: str, replays: list[int]) -> None:
@@ -102,16 +91,6 @@ def test_a_gradient_of_a_gradient_is_recorded(form: Any, device: str, replays: l
     assert replays
     for k, network in enumerate(done.networks):
         assert difference(network, train(given[k], data, seed=3 + k, **setting)[0]) < 1e-8
-
-
-def test_small_ones_are_split_where_they_are_recorded(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "LEAST", {"cpu": 2**20, "cuda": 2**20})
-    setting: dict[str, Any] = {"loss": losses.MarginLoss(), "optimizer": Sgd(lr=0.05), "steps": 3, "chunk": 3}
-    lines = [
-        population.fit(networks(MLP), samples(), device=device, graph=g, **setting).backward for g in (True, False)
-    ]
-    assert str(lines[0]).startswith("split backward")
-    assert str(lines[1]).endswith("so little that the split would take longer")
 
 
 def test_dropout_is_drawn_anew_in_every_step(device: str, replays: list[int]) -> None:

@@ -28,9 +28,7 @@ from widemargin.training.schedules import Constant, Schedule
 class Population:
     """Trained networks, how many steps each took, the mean loss of its last batch, and in which chunks they trained.
 
-    `no_graph` says why there was no CUDA graph; it is None where most steps were replayed from one. `backward` says how
-    the gradients of margin losses were taken in the first steps, and why (see `training.margin_backward`); it is None
-    for other losses.
+    `no_graph` says why there was no CUDA graph; it is None where most steps were replayed from one.
     """
 
     networks: list[nn.Module]
@@ -38,7 +36,6 @@ class Population:
     losses: list[float]
     chunks: list[int]
     no_graph: str | None = None
-    backward: str | None = None
 
     def __len__(self) -> int:
         return len(self.networks)
@@ -145,12 +142,12 @@ def fit(
 def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
     ended: dict[int, tuple[nn.Module, Ended]] = {}
     size, sizes = chunk.size, list[int]()
-    hows: list[tuple[str | None, str | None]] = []
+    reasons: list[str | None] = []
     while len(ended) < len(plan):
         first = len(ended)
         members = range(first, min(first + size, len(plan)))
         try:
-            part, how = _train_together(plan, members, chunk.convolutions, shown)
+            part, no_graph = _train_together(plan, members, chunk.convolutions, shown)
         except RuntimeError as error:
             if not is_out_of_memory(error) or len(members) == 1:
                 raise
@@ -158,28 +155,26 @@ def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
         else:
             ended.update(part)
             sizes.append(len(members))
-            hows.append(how)
+            reasons.append(no_graph)
             continue
         # Here, outside of the except block, nothing holds the tensors of the failed attempt any more.
         if plan.device.type == "cuda":
             torch.cuda.empty_cache()
         warnings.warn(f"{len(members)} networks at once do not fit in memory, going on with {size}", stacklevel=3)
     outcome = [ended[k] for k in range(len(plan))]
-    backwards = dict.fromkeys(line for _, line in hows if line is not None)
     return Population(
         networks=[network for network, _ in outcome],
         steps=[end.steps for _, end in outcome],
         losses=[end.loss for _, end in outcome],
         chunks=sizes,
-        no_graph=next((reason for reason, _ in hows if reason is not None), None),
-        backward="; ".join(backwards) or None,
+        no_graph=next((reason for reason in reasons if reason is not None), None),
     )
 
 
 def _train_together(
     plan: Plan, members: Sequence[int], convolutions: Convolutions, shown: Bar
-) -> tuple[dict[int, tuple[nn.Module, Ended]], tuple[str | None, str | None]]:
-    """How the networks `members` ended, and why without a CUDA graph, and which way back."""
+) -> tuple[dict[int, tuple[nn.Module, Ended]], str | None]:
+    """How the networks `members` ended, and why without a CUDA graph."""
     run = Run(plan, members, convolutions)
     ended: dict[int, tuple[nn.Module, Ended]] = {}
 
@@ -196,8 +191,7 @@ def _train_together(
         done(row, Ended(steps=run.step, loss=loss))
     for _ in members:
         shown.network()
-    no_graph = run.no_graph or (None if run.was_recorded else "the training is too short for one")
-    return ended, (no_graph, run.backward)
+    return ended, run.no_graph or (None if run.was_recorded else "the training is too short for one")
 
 
 def _each(name: str, value: Any, count: int) -> list[Any]:

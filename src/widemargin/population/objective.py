@@ -16,7 +16,6 @@ from widemargin.losses.target import squared
 from widemargin.margins.distance import Linearization, linearize
 from widemargin.population.batches import Batch
 from widemargin.population.rng import Streams
-from widemargin.population.split import Pass, Split, Splits
 from widemargin.population.stack import Stack
 from widemargin.regularizers import Jacobian
 
@@ -27,7 +26,6 @@ class Objective:
     Losses of scores, `Target`, `MarginLoss` and the `Jacobian` regularizer take one pass for all networks; anything
     else is called network by network. So is a stack of one, which is what training alone does, unless `at_once`: the
     steps are to be recorded as a CUDA graph.
-    `backward` says how the gradients of margin losses were taken last, and why.
     """
 
     def __init__(
@@ -41,8 +39,6 @@ class Objective:
     ) -> None:
         self.fewest = 1 if at_once else 2
         self.losses, self.regularizers, self.device = list(losses), tuple(regularizers), device
-        self.backward: str | None = None
-        self._splits = Splits(is_recorded=at_once)
         self._alphas: Tensor | None = None
         if all(isinstance(loss, Target) for loss in losses):
             self._alphas = _alphas(losses, samples).to(device)
@@ -62,24 +58,14 @@ class Objective:
     ) -> tuple[dict[str, Tensor | None], Tensor]:
         """The gradients of every network's objective at `stack.trained()`, and the mean losses `[networks]`.
 
-        `keys` are those of the dropout masks, of the loss and of each regularizer. Those of the regularizers are taken
-        by autograd, beside a loss whose gradients were at hand (`split`) or together with it.
+        `keys` are those of the dropout masks, of the loss and of each regularizer.
         """
-        trained, self.backward = stack.trained(), None
-        loss, done = self._loss(stack, batch, keys[0], streams)
-        parts = [] if done is not None else [loss]
+        trained = stack.trained()
+        loss = total = self._loss(stack, batch, keys[0], streams)
         for regularizer, key in zip(self.regularizers, keys[1:], strict=True):
-            parts.append(self._penalty(stack, batch, regularizer, key, streams))
-        found: Sequence[Tensor | None] = [None] * len(trained)
-        if parts:
-            total = sum(parts[1:], parts[0]).sum()
-            found = torch.autograd.grad(total, list(trained.values()), allow_unused=True)
-        gradients = dict(zip(trained, found))
-        for name, value in trained.items():
-            own, other = None if done is None else done.get(id(value)), gradients[name]
-            if own is not None:
-                gradients[name] = own if other is None else own + other
-        return gradients, loss.detach()
+            total = total + self._penalty(stack, batch, regularizer, key, streams)
+        gradients = torch.autograd.grad(total.sum(), list(trained.values()), allow_unused=True)
+        return dict(zip(trained, gradients)), loss.detach()
 
     def _group(self) -> None:
         """Note which networks have equal losses; where that can't be said, every loss is one of its own."""
@@ -88,24 +74,20 @@ class Objective:
             groups.setdefault(_key(loss), []).append(number)
         self._groups = [(self.losses[rows[0]], torch.tensor(rows, device=self.device)) for rows in groups.values()]
 
-    def _loss(
-        self, stack: Stack, batch: Batch, key: Tensor | None, streams: Streams
-    ) -> tuple[Tensor, dict[int, Tensor] | None]:
-        """The mean loss of every network, and where they are at hand the gradients of their sum, by id."""
+    def _loss(self, stack: Stack, batch: Batch, key: Tensor | None, streams: Streams) -> Tensor:
+        """The mean loss of every network, `[networks]`."""
         kind = type(self.losses[0])
         if len(stack) >= self.fewest and all(type(loss) is kind for loss in self.losses):
             if self._alphas is not None:
-                return self._targets(stack, batch, key, self._alphas), None
+                return self._targets(stack, batch, key, self._alphas)
             if issubclass(kind, ScoreLoss):
                 scores, _ = stack.scores(batch.x, keys=key)
                 f, y = scores.unflatten(0, (len(stack), -1)), batch.y
-                return self._by_group(lambda loss, rows: loss.of(f[rows].flatten(0, 1), y[rows].flatten())), None
+                return self._by_group(lambda loss, rows: loss.of(f[rows].flatten(0, 1), y[rows].flatten()))
             exact = issubclass(kind, MarginLoss) and all(loss.probes is None for loss in self.losses)
             if exact and len({_lines(loss) for loss in self.losses}) == 1:
                 return self._margins(stack, batch, key)
-        if any(isinstance(loss, MarginLoss) for loss in self.losses):
-            self.backward = "two backwards: the losses are computed network by network"
-        return _one_by_one(stack, batch, self.losses, key, streams), None
+        return _one_by_one(stack, batch, self.losses, key, streams)
 
     def _targets(self, stack: Stack, batch: Batch, key: Tensor | None, alphas: Tensor) -> Tensor:
         """Farhang's loss with an α for every network, or for every sample of every network."""
@@ -117,34 +99,24 @@ class Objective:
         values = squared(scores, y, alpha.flatten().to(scores.dtype))
         return values.view(len(stack), -1).mean(dim=1)
 
-    def _margins(self, stack: Stack, batch: Batch, key: Tensor | None) -> tuple[Tensor, dict[int, Tensor] | None]:
+    def _margins(self, stack: Stack, batch: Batch, key: Tensor | None) -> Tensor:
         """One forward pass and a backward pass a class for all; each network's batch has statistics of its own."""
         first, y = self.losses[0], batch.flat()
         scores, at = stack.scores(batch.x, at=first.at, keys=key, statistics=first.statistics)
-        split = self._splits.of(Pass(stack=stack, losses=self.losses, batch=batch, key=key, scores=scores, at=at))
-        if isinstance(split, Split):
-            self.backward = repr(split)
-            gradients, loss = split.gradients(self._penalized)
-            return loss, gradients
-        self.backward = f"two backwards: {split}"
         lines = linearize(
             scores, y, at=at, p=first.p, classes=first.classes, read_as=first.scores, second_order=first.second_order
         )
-        return self._penalized(lines.difference, lines.slopes, cross_entropy(scores, y)), None
-
-    def _penalized(self, difference: Tensor, slopes: dict[str, Tensor], entropy: Tensor | None = None) -> Tensor:
-        """The mean margin loss of every network, of the linearization of all their samples."""
         by_network = (len(self.losses), -1)
-        difference = difference.unflatten(0, by_network)
-        slopes = {name: slope.unflatten(0, by_network) for name, slope in slopes.items()}
-        entropy = None if entropy is None else entropy.view(by_network)
+        entropy = cross_entropy(scores, y).view(by_network)
+        difference = lines.difference.unflatten(0, by_network)
+        slopes = {name: slope.unflatten(0, by_network) for name, slope in lines.slopes.items()}
 
         def of(loss: MarginLoss, rows: Tensor | slice) -> Tensor:
             def penalize(d: Tensor, s: dict[str, Tensor]) -> Tensor:
                 return loss.penalize(Linearization(difference=d, slopes=s))
 
             values = vmap(penalize)(difference[rows], {name: slope[rows] for name, slope in slopes.items()})
-            return values if entropy is None or not loss.cross_entropy else values + loss.cross_entropy * entropy[rows]
+            return values + loss.cross_entropy * entropy[rows] if loss.cross_entropy else values
 
         return self._by_group(of)
 

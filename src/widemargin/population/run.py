@@ -70,7 +70,6 @@ class Run:
         self.step, self.losses = 0, torch.full((len(seeds),), torch.nan, device=plan.device)
         self.graphs: cuda_graph.Graphs | None = None
         self.was_recorded, self._warm = False, 0
-        self.backward: str | None = None
 
     def advance(self, done: Callable[[int, Ended], None]) -> None:
         """One step of all networks; those that are below `until` before it are reported to `done`, and left behind."""
@@ -143,7 +142,6 @@ class Run:
             self._stop_where_not_finite(batch.x)
             raise
         self._warm += 1
-        self.backward = self.backward or self.objective.backward
         if streams.used and self.no_graph is None:
             self.no_graph = "a loss or regularizer is computed network by network, with generators of its own"
         return gradients, losses
