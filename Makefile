@@ -39,7 +39,7 @@ lint: .venv/.has-$(LINT)  ## style, format and types
 
 bench: .venv/.has-$(BENCH)  ## ratios of run times, measured in one run
 	$(BIN)/python benchmarks/measure.py
-	$(BIN)/widemargin bench
+	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/stability.py --small
 
 stability: .venv/.has-$(BENCH)  ## the whole stability grid (714 trainings: hours on a CPU; kept and resumed in runs/)

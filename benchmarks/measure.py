@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from imports import seconds
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
 import widemargin as wm
+from imports import seconds
+from step_cost.timing import Times, finish, in_turns, ratios
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
-from widemargin.bench.timing import Times, finish, in_turns, ratios
 from widemargin.modules import evaluating
 
 GOAL = 2.3

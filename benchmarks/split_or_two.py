@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from step_cost.cases import CNN, VIT, WRN
+from step_cost.transformer import VisionTransformer
 from widemargin import models
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
-from widemargin.bench.cases import CNN, VIT, WRN
-from widemargin.bench.transformer import VisionTransformer
 from widemargin.losses import MarginLoss
 from widemargin.split_backward import backward
 from widemargin.split_backward.graph import graph_of

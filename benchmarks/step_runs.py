@@ -1,4 +1,4 @@
-"""Several runs of `widemargin bench` side by side: every ratio of every run, and a table of medians and ranges.
+"""Several runs of `benchmarks/step.py` side by side: every ratio of every run, and a table of medians and ranges.
 
     python benchmarks/step_runs.py FILE FILE FILE
 
@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from step_cost.cases import cases
+from step_cost.settings import Settings
 from widemargin._io.files import write_json
-from widemargin.bench.cases import cases
-from widemargin.bench.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 KINDS = ("ratio", "ratio of graphs", "peak ratio")
@@ -63,7 +63,7 @@ def main() -> None:
     write_json(
         ROOT / "results/bench-step-cuda-runs.json",
         {
-            "what": "several runs of `widemargin bench --device cuda`, on machines of one kind: a number of each",
+            "what": "several runs of `benchmarks/step.py --device cuda`, on machines of one kind: a number of each",
             "runs": [{key: value for key, value in run.items() if key not in ("rows", "goals")} for run in runs],
             "rows": rows,
         },

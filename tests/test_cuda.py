@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import zoo
+from step_cost.transformer import VisionTransformer
 from widemargin import margins, places
 from widemargin._autograd import forward_mode
-from widemargin.bench.transformer import VisionTransformer
 from widemargin.losses import MarginLoss
 from widemargin.margins import normalized
 

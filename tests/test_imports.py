@@ -29,7 +29,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
     ("population",),
     ("control", "integrations"),
     ("registry",),
-    ("studies", "bench"),
+    ("studies",),
     ("cli",),
     ("__init__", "__main__"),
 )

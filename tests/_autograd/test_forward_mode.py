@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 import zoo
+from step_cost.transformer import VisionTransformer
 from widemargin import losses, places
 from widemargin._autograd import forward_mode
-from widemargin.bench.transformer import VisionTransformer
 from widemargin.modules import mixing_modules, scores_of
 
 

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 import widemargin as wm
 from split_backward.networks import LOSS, NETWORKS, batch, network
+from step_cost.transformer import VisionTransformer
 from training.cases import arguments
 from training.cases import network as small
-from widemargin.bench.transformer import VisionTransformer
 from widemargin.losses import Band, CrossEntropy, Hinge, MarginLoss
 from widemargin.split_backward import sample_layouts
 from widemargin.training import Backward, loop, margin_backward

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from widemargin import __version__
-from widemargin.cli import bench, bounds, data, demo, measure, models, picture, report, study, train
+from widemargin.cli import bounds, data, demo, measure, models, picture, report, study, train
 from widemargin.cli.errors import with_sentences
 from widemargin.cli.session import SESSION, Session
 
@@ -71,7 +71,6 @@ COMMANDS = (
     report.report,
     models.models,
     data.data,
-    bench.bench,
 )
 for command in COMMANDS:
     app.command()(with_sentences(command))

@@ -1,4 +1,4 @@
-"""A step of `fit`, optimizer and all, with and without a CUDA graph: the MNIST CNN, which waits for launches."""
+"""Time of a step of `fit` with its optimizer, with and without a CUDA graph, for the launch-bound MNIST CNN."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 import torch
 
+from step_cost.cases import CNN
+from step_cost.settings import Settings
+from step_cost.timing import finish
 from widemargin import models
-from widemargin.bench.cases import CNN
-from widemargin.bench.settings import Settings
-from widemargin.bench.timing import finish
 from widemargin.losses import CrossEntropy, MarginLoss
 from widemargin.training import Sgd, fit
 
 LABEL = "MNIST CNN in fit"
 BATCH, STEPS = 128, 50
 SHORT, LONG = 1, 5
-"""Epochs of the two trainings whose difference is told, so that what a training does once is not in it."""
+"""Epochs of the two runs whose difference is reported, which excludes the fixed cost of a run."""
 
 
-def fitted(settings: Settings) -> dict[str, Any]:
-    """Milliseconds of a step of `fit` by cross-entropy and by a margin loss, as it comes and as a CUDA graph."""
+def measure_fit(settings: Settings) -> dict[str, Any]:
+    """Milliseconds of a step of `fit` with cross-entropy and with a margin loss, each with and without a CUDA graph."""
     x, y = torch.rand(BATCH * STEPS, 1, 28, 28), torch.randint(10, (BATCH * STEPS,))
     losses = {"cross-entropy": CrossEntropy(), "margin loss": MarginLoss(at=CNN)}
-    said: dict[str, str] = {}
+    reports: dict[str, str] = {}
 
     def seconds(name: str, epochs: int, graph: bool) -> float:
         torch.manual_seed(0)
@@ -45,28 +45,30 @@ def fitted(settings: Settings) -> dict[str, Any]:
         )
         finish(settings.device)
         if "backward" in done.settings:
-            said[f"{name}{', CUDA graph' if graph else ''}"] = done.settings["backward"]
+            reports[f"{name}{', CUDA graph' if graph else ''}"] = done.settings["backward"]
         return time.perf_counter() - start
 
-    ways = {f"{name}{', CUDA graph' if graph else ''}": (name, graph) for graph in (False, True) for name in losses}
-    times: dict[str, list[float]] = {way: [] for way in ways}
+    methods = {f"{name}{', CUDA graph' if graph else ''}": (name, graph) for graph in (False, True) for name in losses}
+    times: dict[str, list[float]] = {method: [] for method in methods}
     for number in range(settings.rounds + 1):
-        for way, (name, graph) in ways.items():
+        for method, (name, graph) in methods.items():
             took = seconds(name, LONG, graph) - seconds(name, SHORT, graph)
             if number:  # the first round warms up
-                times[way].append(1e3 * took / ((LONG - SHORT) * STEPS))
-    taken = {way: statistics.median(values) for way, values in times.items()}
+                times[method].append(1e3 * took / ((LONG - SHORT) * STEPS))
+    medians = {method: statistics.median(values) for method, values in times.items()}
     return {
         "label": LABEL,
         "network": {"name": "elsayed-mnist-cnn", "classes": 10},
         "precision": "fp32",
         "batch": BATCH,
         "places": list(CNN),
-        "milliseconds": taken,
-        "ratio": {way: took / taken["cross-entropy"] for way, took in taken.items()},
+        "milliseconds": medians,
+        "ratio": {method: ms / medians["cross-entropy"] for method, ms in medians.items()},
         "ratio of graphs": {
-            way: took / taken["cross-entropy, CUDA graph"] for way, took in taken.items() if way.endswith("graph")
+            method: ms / medians["cross-entropy, CUDA graph"]
+            for method, ms in medians.items()
+            if method.endswith("graph")
         },
-        "said": said,
+        "said": reports,
         "failed": {},
     }

@@ -1,4 +1,4 @@
-"""Run the rows of the benchmark, and write what is known after each of them."""
+"""Measurement of the rows of the benchmark, written to a file after every row."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from step_cost.cases import Case, cases
+from step_cost.fit import LABEL, measure_fit
+from step_cost.methods import Methods, Step
+from step_cost.settings import Settings
+from step_cost.timing import finish, in_turns, peak_bytes, ratios
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
-from widemargin.bench.cases import Case, cases
-from widemargin.bench.fitting import LABEL, fitted
-from widemargin.bench.settings import Settings
-from widemargin.bench.timing import finish, in_turns, peak_bytes, ratios
-from widemargin.bench.ways import Step, Ways
 
 GOALS = {
     "margin_backward": "1.10 where samples do not mix (arithmetic alone: 1), else 4/3, the limit of two backwards",
@@ -34,11 +34,11 @@ GOALS = {
 RECORDED = "cross-entropy, CUDA graph"
 
 
-def run(settings: Settings, output: Path, *, told: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
-    """Measure every row, in turns within a row, and return all that was written to `output`.
+def run(settings: Settings, output: Path, *, on_row: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Measure every row, in turns within a row, and return what was written to `output`.
 
-    A way that fails is a line of its row (`failed`), and so is a network that is not installed; rows that would begin
-    after `settings.minutes` are named in `left out`. `told` is called with every row when it is done.
+    A method that raises, or a network whose package is missing, is listed under `failed` of its row. Rows that would
+    begin after `settings.minutes` are listed under `left out`. `on_row` is called with every finished row.
     """
     threads, flags = torch.get_num_threads(), (torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32)
     matmul = torch.backends.cuda.matmul.allow_tf32
@@ -57,8 +57,8 @@ def run(settings: Settings, output: Path, *, told: Callable[[dict[str, Any]], No
                 left_out.append(label)
             else:
                 rows.append(row())
-                if told is not None:
-                    told(rows[-1])
+                if on_row is not None:
+                    on_row(rows[-1])
             result = {
                 "goals": GOALS,
                 "rows": rows,
@@ -75,22 +75,22 @@ def run(settings: Settings, output: Path, *, told: Callable[[dict[str, Any]], No
         torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = flags
         torch.backends.cuda.matmul.allow_tf32 = matmul
     if not result:
-        raise ValueError(f"only is {settings.only!r}, which no row's label has in it")
+        raise ValueError(f"only is {settings.only!r}, expected a part of the label of a row")
     return result
 
 
 def _all(settings: Settings) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """The label of every row, and what measures it."""
+    """Yield the label of every row, and the function that measures it."""
     if settings.on_gpu:
-        yield LABEL, lambda: fitted(settings)
+        yield LABEL, lambda: measure_fit(settings)
     for case in cases(settings):
-        yield case.label, functools.partial(measured, case, settings)
+        yield case.label, functools.partial(measure_row, case, settings)
 
 
-def measured(case: Case, settings: Settings) -> dict[str, Any]:
-    """One row: milliseconds of a step, its ratio to the base, and on a GPU its peak of memory, for every way.
+def measure_row(case: Case, settings: Settings) -> dict[str, Any]:
+    """One row: for every method the milliseconds of a step, its ratio to the base, and on a GPU its peak memory.
 
-    Ways that were recorded as CUDA graphs have their ratios to cross-entropy as one, beside those to the base.
+    Methods recorded as CUDA graphs also have their ratio to cross-entropy recorded as a CUDA graph.
     """
     row: dict[str, Any] = {
         "label": case.label,
@@ -106,26 +106,26 @@ def measured(case: Case, settings: Settings) -> dict[str, Any]:
         return {**row, "failed": {case.network: str(error)}}
     x = torch.rand(case.batch, *case.shape).to(settings.device)
     y = torch.randint(case.classes, (case.batch,)).to(settings.device)
-    if settings.on_gpu and x.ndim == 4:  # the layout in which convolutions are fastest, for every way alike
+    if settings.on_gpu and x.ndim == 4:  # the fastest layout of convolutions, for every method
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = x.to(memory_format=torch.channels_last)
-    ways = Ways(case, network, x, y)
-    steps, failed = _that_work(ways, network, (case.base, *case.ways))
+    methods = Methods(case, network, x, y)
+    steps, failed = _working_steps(methods, network, (case.base, *case.methods))
     if case.base not in steps:
         return {**row, "failed": failed}
     turns = {name: _turn(network, step, settings) for name, step in steps.items()}
-    taken = in_turns(turns, settings.device, settings.rounds)
-    times = ratios(taken, case.base)
+    seconds = in_turns(turns, settings.device, settings.rounds)
+    times = ratios(seconds, case.base)
     row["milliseconds"] = {name: 1e3 * took / settings.steps for name, took in times["seconds"].items()}
     row["ratio"] = times["ratio"]
     if RECORDED in steps:
-        graphs = {name: took for name, took in taken.items() if name.endswith("CUDA graph")}
+        graphs = {name: took for name, took in seconds.items() if name.endswith("CUDA graph")}
         row["ratio of graphs"] = ratios(graphs, RECORDED)["ratio"]
-    row["said"], row["failed"] = ways.said, failed
+    row["said"], row["failed"] = methods.reports, failed
     if settings.on_gpu:
         peaks = {}
         for name, step in steps.items():
-            if not name.endswith("CUDA graph"):  # whose memory was taken when it was recorded
+            if not name.endswith("CUDA graph"):  # a graph allocates its memory when it is recorded
                 network.zero_grad(set_to_none=True)
                 peaks[name] = peak_bytes(step, settings.device)
         row["peak MiB"] = {name: peak / 2**20 for name, peak in peaks.items()}
@@ -133,15 +133,17 @@ def measured(case: Case, settings: Settings) -> dict[str, Any]:
     return row
 
 
-def _that_work(ways: Ways, network: nn.Module, names: tuple[str, ...]) -> tuple[dict[str, Step], dict[str, str]]:
-    """The steps that can be taken, each tried once, and in words why the others can't."""
+def _working_steps(
+    methods: Methods, network: nn.Module, names: tuple[str, ...]
+) -> tuple[dict[str, Step], dict[str, str]]:
+    """The steps that run, each tried once, and the error messages of the others."""
     steps, failed = {}, {}
     for name in names:
         network.zero_grad(set_to_none=True)
         try:
-            step = ways.step(name)
+            step = methods.step(name)
             step()
-        except (RuntimeError, ValueError) as error:  # no second derivative, no memory: the other ways go on
+        except (RuntimeError, ValueError) as error:  # no second derivative or no memory: the other methods go on
             failed[name] = str(error).splitlines()[0]
         else:
             steps[name] = step

@@ -1,4 +1,4 @@
-"""Seconds of calls that take turns, so that what else the machine does meets them all alike."""
+"""Seconds of calls that take turns, so that other load on the machine affects all of them equally."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def ratios(times: Times, base: str) -> dict[str, Any]:
 
 
 def finish(device: str) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished all queued work."""
     if device != "cpu":
         torch.cuda.synchronize(device)
 
 
 def peak_bytes(step: Callable[[], object], device: str) -> int:
-    """Bytes on the GPU at the peak of a step, weights and batch included."""
+    """Peak bytes allocated on the GPU during a step, weights and batch included."""
     finish(device)
     torch.cuda.reset_peak_memory_stats(device)
     step()

@@ -1,4 +1,4 @@
-"""The rows of the benchmark: which network, at which size, by which ways."""
+"""Rows of the benchmark: network, size and methods."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
+from step_cost.settings import Settings
+from step_cost.transformer import VisionTransformer
 from widemargin import models
-from widemargin.bench.settings import Settings
-from widemargin.bench.transformer import VisionTransformer
 
 CNN = ("input", "pool1", "pool2", "relu3", "relu4")
 WRN = ("input", "group1", "group2", "group3", "pool")
@@ -32,13 +32,13 @@ JACOBIAN = ("Jacobian regularizer", "Jacobian regularizer, a backward per class"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A row: a network in training mode, how it is built, its batch, the places of the loss, and the ways to take."""
+    """A row: a network in training mode, its settings, batch, places of the loss and methods."""
 
     label: str
     network: str
     places: tuple[str, ...]
     batch: int
-    ways: tuple[str, ...]
+    methods: tuple[str, ...]
     build: dict[str, Any] = field(default_factory=dict)
     shape: tuple[int, ...] = (3, 32, 32)
     classes: int = 10
@@ -46,14 +46,14 @@ class Case:
     base: str = "cross-entropy"
 
     def make(self) -> nn.Module:
-        """The network, from torch's generator."""
+        """Build the network with weights from torch's generator."""
         if self.network == "vit-s":
             return VisionTransformer(classes=self.classes, **self.build)
         return models.build(self.network, classes=self.classes, **self.build)
 
 
 def cases(settings: Settings) -> Iterator[Case]:
-    """All rows, cheapest questions first: the steps, the regularizer, then how they scale."""
+    """Yield all rows: steps, the regularizer, then the scaling."""
     on_gpu = settings.on_gpu
     graphs = GRAPHS if on_gpu else ()
     every, group = STRONGEST + graphs + ALL + ESTIMATED, ("a backward per place and class",)
@@ -64,7 +64,7 @@ def cases(settings: Settings) -> Iterator[Case]:
         shape=(1, 28, 28),
         places=CNN,
         batch=128 if on_gpu else 16,
-        ways=every + group,
+        methods=every + group,
     )
     for precision in ("fp32", "bf16") if on_gpu else ("fp32",):
         for norm, name in (("GroupNorm", "wrn-28-10-gn"), ("BatchNorm", "wrn-28-10")):
@@ -75,7 +75,7 @@ def cases(settings: Settings) -> Iterator[Case]:
                 places=WRN,
                 batch=128 if on_gpu else 4,
                 precision=precision,
-                ways=every + group if precision == "fp32" else every,
+                methods=every + group if precision == "fp32" else every,
             )
         vit: dict[str, Any] = {} if on_gpu else {"size": 32, "patch": 8, "width": 32, "depth": 12, "heads": 2}
         yield Case(
@@ -87,7 +87,7 @@ def cases(settings: Settings) -> Iterator[Case]:
             places=VIT,
             batch=64 if on_gpu else 4,
             precision=precision,
-            ways=STRONGEST + graphs + ESTIMATED,
+            methods=STRONGEST + graphs + ESTIMATED,
         )
     yield from _jacobian(on_gpu)
     if on_gpu:
@@ -100,7 +100,7 @@ def cases(settings: Settings) -> Iterator[Case]:
             places=INCEPTION,
             batch=64,
             precision="bf16",
-            ways=STRONGEST + graphs + ESTIMATED,
+            methods=STRONGEST + graphs + ESTIMATED,
         )
     yield from _scaling(on_gpu, small)
 
@@ -114,7 +114,7 @@ def _jacobian(on_gpu: bool) -> Iterator[Case]:
             shape=shape,
             places=("input",),
             batch=128 if on_gpu else 16,
-            ways=("cross-entropy", JACOBIAN[0]),
+            methods=("cross-entropy", JACOBIAN[0]),
             base=JACOBIAN[1],
         )
 
@@ -129,7 +129,7 @@ def _scaling(on_gpu: bool, small: dict[str, Any]) -> Iterator[Case]:
             classes=classes,
             places=("input",),
             batch=128 if on_gpu else 4,
-            ways=("margin_backward", *ESTIMATED, *(ALL[:1] if classes <= 100 else ())),
+            methods=("margin_backward", *ESTIMATED, *(ALL[:1] if classes <= 100 else ())),
         )
     blocks = [f"group{g}.block{b}" for g in (1, 2, 3) for b in ((1, 2, 3, 4) if on_gpu else (1,))]
     inside = [f"{block}.conv{c}" for block in blocks for c in (1, 2)]
@@ -140,7 +140,7 @@ def _scaling(on_gpu: bool, small: dict[str, Any]) -> Iterator[Case]:
             build=small,
             places=("input", *inside[: count - 1]),
             batch=128 if on_gpu else 4,
-            ways=STRONGEST[:3],
+            methods=STRONGEST[:3],
         )
     for batch in (32, 128, 512) if on_gpu else (4, 16):
         yield Case(
@@ -149,5 +149,5 @@ def _scaling(on_gpu: bool, small: dict[str, Any]) -> Iterator[Case]:
             build=small,
             places=WRN,
             batch=batch,
-            ways=STRONGEST[:2],
+            methods=STRONGEST[:2],
         )

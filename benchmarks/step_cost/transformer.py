@@ -1,4 +1,4 @@
-"""A vision transformer, for the benchmark alone."""
+"""Vision transformer for benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 class VisionTransformer(nn.Module):
-    """ViT (Dosovitskiy et al. 2021) with pre-norm blocks and the mean of the patches; as built, ViT-S/16."""
+    """ViT (Dosovitskiy et al. 2021) with pre-norm blocks and mean pooling over the patches; by default ViT-S/16."""
 
     def __init__(
         self,

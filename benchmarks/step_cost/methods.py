@@ -1,7 +1,7 @@
-"""The ways to take a step, by name: a forward pass and the gradients of the weights, without the optimizer.
+"""Methods of computing a step, by name: a forward pass and the gradients of the weights, without the optimizer.
 
-Beside the package's own ways stand those it is compared with: plain autograd; and what public ports of the papers'
-losses do, written again from their description, a backward pass for every place and class, each through the graph.
+The package's methods are compared with plain autograd, and with the method of public ports of the papers' losses
+(rewritten from their description): a backward pass for every place and class, each through the autograd graph.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from step_cost.cases import Case
 from widemargin import places
 from widemargin._cuda import runtime
 from widemargin._cuda.graphs import WARM, capture, memory
-from widemargin.bench.cases import Case
 from widemargin.losses import MarginLoss
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import differences
@@ -25,43 +25,43 @@ from widemargin.split_backward.backward import margin_backward
 Step = Callable[[], object]
 
 
-class Ways:
-    """The steps of `case` on one batch; `said` has what `margin_backward` told of its way."""
+class Methods:
+    """Steps of `case` on one batch; `reports` holds what `margin_backward` returned."""
 
     def __init__(self, case: Case, network: nn.Module, x: Tensor, y: Tensor) -> None:
         self.case, self.network, self.x, self.y = case, network, x, y
-        self.said: dict[str, str] = {}
+        self.reports: dict[str, str] = {}
         self.mixes = bool(mixing_modules(network))
 
     def step(self, name: str) -> Step:
-        """The step called `name`, ready to be taken as often as wanted."""
+        """Return the step called `name`, which can be called repeatedly."""
         one, joined = self._loss(), self._loss(cross_entropy=1.0)
         every = self._loss(classes="all")
-        known: dict[str, Callable[[], Step]] = {
+        steps: dict[str, Callable[[], Step]] = {
             "cross-entropy": lambda: self._cross_entropy,
-            "margin_backward": lambda: self._ours(name, one),
-            "plain autograd": lambda: self._plain(lambda: one(self.network, self.x, self.y)),
-            "a backward per place": lambda: self._plain(lambda: self._per_place(one)),
-            "with cross-entropy, margin_backward": lambda: self._ours(name, joined),
-            "with cross-entropy, plain autograd": lambda: self._plain(lambda: joined(self.network, self.x, self.y)),
-            "all classes": lambda: self._ours(name, every),
-            "all classes, one by one": lambda: self._plain(lambda: self._one_by_one(every)),
-            "a backward per place and class": lambda: self._plain(lambda: self._per_place(every)),
-            "all classes estimated, m = 3": lambda: self._ours(name, self._probed(aggregate="sum", probes=3)),
-            "class chosen by a probe": lambda: self._ours(name, self._probed(probes=1)),
-            "Jacobian regularizer": lambda: self._plain(self._jacobian),
-            "Jacobian regularizer, a backward per class": lambda: self._plain(self._jacobian_per_class),
+            "margin_backward": lambda: self._margin(name, one),
+            "plain autograd": lambda: self._autograd(lambda: one(self.network, self.x, self.y)),
+            "a backward per place": lambda: self._autograd(lambda: self._per_place(one)),
+            "with cross-entropy, margin_backward": lambda: self._margin(name, joined),
+            "with cross-entropy, plain autograd": lambda: self._autograd(lambda: joined(self.network, self.x, self.y)),
+            "all classes": lambda: self._margin(name, every),
+            "all classes, one by one": lambda: self._autograd(lambda: self._one_by_one(every)),
+            "a backward per place and class": lambda: self._autograd(lambda: self._per_place(every)),
+            "all classes estimated, m = 3": lambda: self._margin(name, self._probed(aggregate="sum", probes=3)),
+            "class chosen by a probe": lambda: self._margin(name, self._probed(probes=1)),
+            "Jacobian regularizer": lambda: self._autograd(self._jacobian),
+            "Jacobian regularizer, a backward per class": lambda: self._autograd(self._jacobian_per_class),
             "cross-entropy, CUDA graph": lambda: self._recorded(self._cross_entropy),
-            "margin_backward, CUDA graph": lambda: self._recorded(self._ours(name, one, is_replayed=True)),
-            "with cross-entropy, CUDA graph": lambda: self._recorded(self._ours(name, joined, is_replayed=True)),
+            "margin_backward, CUDA graph": lambda: self._recorded(self._margin(name, one, is_replayed=True)),
+            "with cross-entropy, CUDA graph": lambda: self._recorded(self._margin(name, joined, is_replayed=True)),
         }
-        return known[name]()
+        return steps[name]()
 
     def _loss(self, **settings: object) -> MarginLoss:
         return MarginLoss(at=self.case.places, **settings)  # type: ignore[arg-type]
 
     def _probed(self, **settings: object) -> MarginLoss:
-        """At the input alone: a direction is a pass of its own at every place."""
+        """A loss at the input only: every further place would need its own pass per probe direction."""
         statistics = "frozen" if self.mixes else "coupled"
         return MarginLoss(at=self.case.places[:1], classes="all", statistics=statistics, **settings)  # type: ignore[arg-type]
 
@@ -73,15 +73,15 @@ class Ways:
             value = nn.functional.cross_entropy(scores_of(self.network(self.x)), self.y)
         value.backward()
 
-    def _ours(self, name: str, loss: MarginLoss, *, is_replayed: bool = False) -> Step:
+    def _margin(self, name: str, loss: MarginLoss, *, is_replayed: bool = False) -> Step:
         def step() -> None:
             with self._cast():
                 done = margin_backward(self.network, loss, self.x, self.y, is_replayed=is_replayed)
-            self.said[name] = repr(done)
+            self.reports[name] = repr(done)
 
         return step
 
-    def _plain(self, values: Callable[[], Tensor]) -> Step:
+    def _autograd(self, values: Callable[[], Tensor]) -> Step:
         def step() -> None:
             with self._cast():
                 value = values().mean()
@@ -103,7 +103,7 @@ class Ways:
         return loss.penalize(Linearization(difference=difference, slopes=slopes))
 
     def _one_by_one(self, loss: MarginLoss) -> Tensor:
-        """A backward pass a class, which serves all places."""
+        """One backward pass per class for all places."""
         with places.watch(self.network, loss.at, statistics=loss.statistics) as at:
             scores = scores_of(self.network(self.x)).float()
         difference = differences(scores, self.y, classes=loss.classes)
@@ -111,14 +111,14 @@ class Ways:
         for d in difference.unbind(dim=1):
             for name, gradient in at.gradients(d).items():
                 columns[name].append(gradient.float().flatten(1).norm(dim=1))
-        slopes = {name: torch.stack(found, dim=1) for name, found in columns.items()}
+        slopes = {name: torch.stack(column, dim=1) for name, column in columns.items()}
         return loss.penalize(Linearization(difference=difference, slopes=slopes))
 
     def _jacobian(self) -> Tensor:
         return Jacobian(weight=1.0, form="sum")(self.network, self.x, self.y)
 
     def _jacobian_per_class(self) -> Tensor:
-        """The same values by a backward pass a class with `create_graph` (as Hoffman et al. 2019 take projections)."""
+        """The same values by one backward pass per class with `create_graph` (cf. Hoffman et al. 2019)."""
         x = self.x.clone().requires_grad_()
         scores = scores_of(self.network(x))
         (classifier,) = [module for name, module in self.network.named_modules() if name == "output"]
@@ -129,7 +129,7 @@ class Ways:
         return total
 
     def _recorded(self, step: Step) -> Step:
-        """The same step as a CUDA graph."""
+        """Record the step as a CUDA graph."""
 
         def whole() -> None:
             self.network.zero_grad(set_to_none=True)
