@@ -36,7 +36,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
 # Packages beside the ladder: what they may import, and the lowest layer that may import them.
 BESIDE: dict[str, tuple[set[str], str]] = {
     "data": ({"types", "checks", "modules", "_io"}, "margins"),
-    "models": ({"types", "checks", "modules"}, "training"),
+    "models": ({"types", "checks", "modules", "_io"}, "training"),
     "report": ({"_io"}, "studies"),
 }
 RUNG = {room: height for height, rooms in enumerate(LADDER) for room in rooms}

@@ -118,7 +118,7 @@ def test_the_shown_epsilons_are_measured() -> None:
 
 @pytest.mark.parametrize(
     ("prepare", "sentence"),
-    [("altair", "the report needs altair, which is not installed: pip install 'widemargin[report]'"), ("file", "file")],
+    [("altair", "altair is not installed: pip install 'widemargin[report]'"), ("file", "file")],
 )
 def test_mistakes_are_told_before_any_work(
     run: Run, monkeypatch: pytest.MonkeyPatch, prepare: str, sentence: str

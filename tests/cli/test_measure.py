@@ -236,7 +236,7 @@ def test_a_missing_extra_is_told_before_the_work(run: Run, monkeypatch: pytest.M
     monkeypatch.setattr(margins, "measure", lambda *_, **__: pytest.fail("measured in vain"))
     answer = run("measure", *SMALL)
     assert answer.code == 2
-    assert answer.err == "Error: writing margins.parquet needs pyarrow: pip install 'widemargin[files]'\n"
+    assert "writing margins.parquet needs pyarrow" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,6 @@ def test_a_missing_package_is_told_with_its_extra(
 ) -> None:
     chart = figures.under_attack(FULL)
     monkeypatch.setitem(sys.modules, module, None)
-    sentence = re.escape(f"the report needs {module}, which is not installed: pip install 'widemargin[report]'")
+    sentence = re.escape(f"{module} is not installed: pip install 'widemargin[report]'")
     with pytest.raises(ImportError, match=sentence):
         call(*([FULL] if module == "altair" else [chart, "a.svg"]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from widemargin.models import inception
+from widemargin._io.optional import is_installed
 from widemargin.studies import catalog
 from widemargin.studies.result import not_run
 from widemargin.studies.run import run
@@ -42,7 +42,7 @@ def test_a_study_says_what_it_is(id: str) -> None:
 @pytest.mark.usefixtures("untyped")  # shapes are checked elsewhere; here that would take most of the time
 @pytest.mark.parametrize("id", catalog.MODULES)
 def test_a_study_runs_at_smoke_scale(id: str, tmp_path: Path) -> None:
-    if id == "E14" and not inception.is_available():
+    if id == "E14" and not is_installed("torchvision"):
         pytest.skip("E14 needs torchvision, which is not installed: Inception v3 is its network")
     study = catalog.study(id)
     found = run(study, "smoke", folder=tmp_path, context=Context(weights=tmp_path / "weights"))

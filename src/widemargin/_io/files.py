@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from widemargin._io.optional import import_optional
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -22,13 +24,10 @@ def write_json(path: Path, value: Any) -> Path:
 
 def write_parquet(path: Path, columns: Mapping[str, np.ndarray[Any, Any]]) -> Path:
     """Write columns of equal length as Parquet (extra `files`)."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ImportError("writing Parquet needs pyarrow: pip install 'widemargin[files]'") from error
-    table = pa.table({name: pa.array(column) for name, column in columns.items()})
-    return write_whole(path, lambda part: pq.write_table(table, part))
+    arrow = import_optional("pyarrow", "writing Parquet")
+    parquet = import_optional("pyarrow.parquet", "writing Parquet")
+    table = arrow.table({name: arrow.array(column) for name, column in columns.items()})
+    return write_whole(path, lambda part: parquet.write_table(table, part))
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:

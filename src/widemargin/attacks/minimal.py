@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from widemargin import norms
+from widemargin._io.optional import import_optional, is_installed
 from widemargin.attacks.arguments import Bounds, Inputs, check_inputs, check_steps, into_bounds
 from widemargin.attacks.ascent import inner
 from widemargin.attacks.hyperplane_step import shortest
@@ -221,7 +220,7 @@ def _back(task: _Task, point: Tensor, low: Tensor, times: int) -> Tensor:
 
 
 def _has_foolbox(p: float, others: int) -> bool:
-    return importlib.util.find_spec("foolbox") is not None and p in _FOOLBOX and others > 1
+    return is_installed("foolbox") and p in _FOOLBOX and others > 1
 
 
 def _foolbox(task: _Task, others: int) -> Tensor:
@@ -230,11 +229,9 @@ def _foolbox(task: _Task, others: int) -> Tensor:
         raise ValueError(
             f"search is 'foolbox', which has an attack for p of 1, 2 and inf and several classes: {task.p}"
         )
-    if importlib.util.find_spec("foolbox") is None:
-        raise ImportError("search is 'foolbox', which is not installed: pip install 'widemargin[attacks]'")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of what foolbox imports, which is not ours to mend
-        foolbox: Any = importlib.import_module("foolbox")
+        foolbox = import_optional("foolbox", "search='foolbox'")
     low, high = float(task.x.min()), float(task.x.max())
     bounds = task.bounds or (2 * low - high, 2 * high - low)
     attack = getattr(foolbox.attacks, _FOOLBOX[task.p])()

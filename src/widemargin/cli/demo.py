@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli.console import out, say, table, text
 from widemargin.cli.errors import about
 
@@ -43,10 +44,9 @@ def demo(
     printed; result.json and page.html, which any browser opens, are written.
     """
     from widemargin.report import page
-    from widemargin.report.extras import check_installed
 
     counts = sizes_of(sizes)
-    check_installed()  # known before the work, not after it
+    check_installed(*EXTRAS["report"])  # known before the work, not after it
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out is {str(folder)!r}, which is a file, expected a folder")
     with about("--out"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from widemargin import __version__
+from widemargin._io.optional import EXTRAS, check_installed, is_installed
 from widemargin.cli import arms, statistics
 from widemargin.cli.console import notice, out, printable, text
 from widemargin.cli.devices import device as device_of
@@ -133,14 +133,12 @@ def measure(
     from widemargin import norms, places
     from widemargin.data import load
     from widemargin.report import page
-    from widemargin.report.extras import is_installed
 
     with about("--p"):
         norms.check_p(p)
     settings = parse_settings(set_ or [])
     against = parse_classes(classes)
-    if importlib.util.find_spec("pyarrow") is None:  # known before the work, not after it
-        raise ImportError("writing margins.parquet needs pyarrow: pip install 'widemargin[files]'")
+    check_installed("pyarrow", purpose="writing margins.parquet")
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out is {str(folder)!r}, which is a file, expected a folder")
     chosen = device_of(device)
@@ -175,7 +173,7 @@ def measure(
     closed = bracketed(network, part, bracket, p=p, batch_size=batch_size) if bracket else None
     if closed is not None:
         written.append(arms.write_bracket(folder / "bracket.parquet", closed))
-    if is_installed():
+    if is_installed(*EXTRAS["report"]):
         written.append(page.write(folder / "page.html", _shown(result, found, part, origin, closed)))
     else:
         notice("no page.html, which needs more packages: pip install 'widemargin[report]'")

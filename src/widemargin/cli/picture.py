@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli.console import notice, out, printable, say, text
 from widemargin.cli.devices import device as device_of
 from widemargin.cli.errors import about
@@ -104,9 +105,8 @@ def picture(
     from widemargin._io.files import write_json
     from widemargin.report import figures, planes
     from widemargin.report import picture as page
-    from widemargin.report.extras import check_installed
 
-    check_installed()
+    check_installed(*EXTRAS["report"])
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out is {str(folder)!r}, which is a file, expected a folder")
     if paper is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli.console import out, text
 from widemargin.cli.errors import about
 
@@ -27,10 +28,9 @@ def report(
     of its own, with the paper's figure drawn again from our rows.
     """
     from widemargin.report import studies
-    from widemargin.report.extras import check_installed
     from widemargin.studies import catalog, result
 
-    check_installed()
+    check_installed(*EXTRAS["report"])
     found = []
     for study in catalog.declared():
         path = results / f"{study.id}.json"

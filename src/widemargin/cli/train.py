@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import time
 from collections.abc import Mapping, Sized
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widemargin import __version__
+from widemargin._io.optional import EXTRAS, check_installed, is_installed
 from widemargin.cli import arms, objectives, statistics
 from widemargin.cli.console import complain, notice, out, printable, text
 from widemargin.cli.devices import device as device_of
@@ -130,7 +130,7 @@ def train(
     from widemargin._io.provenance import provenance
     from widemargin.data import Samples, load, subset
     from widemargin.places import INPUT, check_places
-    from widemargin.report import extras, page
+    from widemargin.report import page
     from widemargin.training import TrainingStopped, fit
 
     if p is not None:
@@ -222,7 +222,7 @@ def train(
         *margins.write(folder),
     ]
     title = f"{model} on {data}, {loss.value}"
-    if extras.is_installed():
+    if is_installed(*EXTRAS["report"]):
         shown = {
             "title": title,
             "subtitle": f"{_count(part)} samples to train on, {len(margins):,} to test on; seed {seed}",
@@ -263,11 +263,6 @@ def _count(part: object) -> str:
 
 def _check_installed() -> None:
     """What the command needs at its end is known before the work, not after it."""
-    if not (_is_there("lightning_fabric") or _is_there("lightning")):
-        raise ImportError("training needs Lightning Fabric: pip install 'widemargin[train]'")
-    if not _is_there("pyarrow"):
-        raise ImportError("writing margins.parquet needs pyarrow: pip install 'widemargin[files]'")
-
-
-def _is_there(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+    if not is_installed("lightning"):
+        check_installed("lightning_fabric", purpose="training")
+    check_installed("pyarrow", purpose="writing margins.parquet")

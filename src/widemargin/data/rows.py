@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
+from widemargin._io.optional import import_optional
 from widemargin.data.decode import to_array
-from widemargin.data.extras import need
 
 
 def to_arrays(
@@ -68,8 +68,8 @@ def parquet_shards(folder: Path, split: str) -> tuple[Path, ...]:
 
 def parquet_rows(shards: tuple[Path, ...]) -> Iterator[dict[str, Any]]:
     """The rows of Parquet files, one after the other, without holding a whole file in memory."""
-    parquet = need("pyarrow.parquet", "files", "reading Parquet")
-    arrow = need("pyarrow", "files", "reading Parquet")
+    parquet = import_optional("pyarrow.parquet", "reading Parquet")
+    arrow = import_optional("pyarrow", "reading Parquet")
     for path in shards:
         try:
             with parquet.ParquetFile(path) as file:

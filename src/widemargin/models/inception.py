@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from torch import nn
 
+from widemargin._io.optional import import_optional
 from widemargin.models.arguments import check_count, check_flag
-
-NEEDS = "inception-v3 needs torchvision, which is not installed: pip install 'widemargin[vision]'"
-
-
-def is_available() -> bool:
-    """Whether torchvision is installed."""
-    return importlib.util.find_spec("torchvision") is not None
 
 
 def inception_v3(*, classes: int = 1000, auxiliary: bool = True) -> nn.Module:
@@ -29,9 +21,6 @@ def inception_v3(*, classes: int = 1000, auxiliary: bool = True) -> nn.Module:
     """
     check_count("classes", classes)
     check_flag("auxiliary", auxiliary)
-    if not is_available():
-        raise ImportError(NEEDS)
-    from torchvision.models import inception_v3 as build
-
+    build = import_optional("torchvision.models", "inception-v3").inception_v3
     network: nn.Module = build(weights=None, num_classes=classes, aux_logits=auxiliary, init_weights=True)
     return network

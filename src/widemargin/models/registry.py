@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from widemargin._io.optional import is_installed, not_installed
 from widemargin.models import elsayed, farhang, inception, odn, sokolic, toy
 from widemargin.models.outline import places
 
@@ -112,7 +113,7 @@ _TABLE: dict[str, _Row] = {
         function=inception.inception_v3,
         source="elsayed, §4.4 and C",
         input_shape=lambda _: (3, 299, 299),
-        needs=lambda: "" if inception.is_available() else inception.NEEDS,
+        needs=lambda: "" if is_installed("torchvision") else str(not_installed("torchvision", "inception-v3")),
     ),
     "odn-mnist-cnn": _Row(function=odn.odn_cnn, source="odn, §4.1", input_shape=_image),
     "odn-alexnet": _Row(function=odn.alexnet, source="odn, §4.1 and Table 1", input_shape=_image),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from widemargin.report.extras import need
+from widemargin._io.optional import import_optional
 from widemargin.report.layers import SHOWN, TICKS, color, digits, figure, hover, tips
 from widemargin.report.names import label_of, number, share
 from widemargin.report.schema import Result
@@ -20,7 +20,7 @@ def distances(result: Result) -> alt.LayerChart:
 
     The samples of each arm are in the order of their upper bounds; those without one come last, with a dashed line.
     """
-    alt = need("altair")
+    alt = import_optional("altair")
     rows = distance_rows(result)
     told = [
         ("arm", "network", ""),
@@ -84,7 +84,7 @@ def distance_rows(result: Result) -> list[dict[str, Any]]:
 
 def robust(result: Result) -> alt.LayerChart:
     """Accuracy over ε as a band, from what is certified to what the attack left, per arm."""
-    alt = need("altair")
+    alt = import_optional("altair")
     rows = [
         {
             "arm": label_of(arm),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from widemargin._io.files import write_whole
-from widemargin.report.extras import need
+from widemargin._io.optional import import_optional
 from widemargin.report.layers import HOVER, SHOWN, TICKS, color, digits, figure, hover, tips
 from widemargin.report.names import label_of, place_name, sentence
 from widemargin.report.schema import Result
@@ -24,7 +24,7 @@ DISTANCE_AT = "distance at "  # and a place: the name of a mean distance in the 
 
 def margins(result: Result, place: str) -> alt.LayerChart:
     """The density of the distance to the decision boundary at `place`, a curve per arm, with a line at each mean."""
-    alt = need("altair")
+    alt = import_optional("altair")
     if place not in places(result["arms"]):
         raise ValueError(f"place is {place!r}, expected one of {', '.join(map(repr, places(result['arms'])))}")
     rows: list[dict[str, Any]] = []
@@ -102,7 +102,7 @@ def over_data(result: Result) -> alt.LayerChart:
 
 def over_training(result: Result, quantity: Quantity = "distance", place: str = "input") -> alt.LayerChart:
     """The mean distance at `place`, the accuracy or the loss over the epochs: validation solid, training dashed."""
-    alt = need("altair")
+    alt = import_optional("altair")
     rows = training_rows(result, quantity, place)
     norm = result.get("norm", "")
     title = {"distance": f"mean distance to the boundary{norm and f' ({norm})'}"}.get(quantity, quantity)
@@ -140,7 +140,7 @@ def save(
     chart: alt.TopLevelMixin, path: str | os.PathLike[str], *, mode: Mode = "light", scale: float | int = 2.0
 ) -> Path:
     """Write `chart` to `path`, which ends in .svg or .png, without a browser; `scale` is the resolution of a PNG."""
-    convert = need("vl_convert")
+    convert = import_optional("vl_convert")
     path = Path(path)
     if path.suffix not in (".svg", ".png"):
         raise ValueError(f"path is {str(path)!r}, expected a name that ends in .svg or .png")
@@ -155,7 +155,7 @@ def save(
 
 def vega_lite_version() -> str:
     """The version of Vega-Lite that Altair writes for, as vl-convert names it."""
-    version: str = need("altair").SCHEMA_VERSION
+    version: str = import_optional("altair").SCHEMA_VERSION
     return ".".join(version.removeprefix("v").split(".")[:2])
 
 
@@ -172,7 +172,7 @@ def _static(spec: dict[str, Any]) -> dict[str, Any]:
 def _shares(
     result: Result, rows: list[dict[str, Any]], x: str, title: str, told: str, name: str, *, log: bool = False
 ) -> alt.LayerChart:
-    alt = need("altair")
+    alt = import_optional("altair")
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(nice=False)
     shares = alt.Scale(zero=False, nice=True) if log else alt.Scale(domain=[0, 1])
     lines = (

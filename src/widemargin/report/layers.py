@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from widemargin.report.extras import need
+from widemargin._io.optional import import_optional
 from widemargin.report.names import label_of
 from widemargin.report.schema import Result
 
@@ -24,7 +24,7 @@ _PAN = "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:
 
 def figure(layers: list[Any], rows: list[dict[str, Any]], name: str, *, zoom: bool) -> alt.LayerChart:
     """The layers as one chart, whose data named "rows" are `rows`; with `zoom` its x-axis can be moved and scaled."""
-    alt = need("altair")
+    alt = import_optional("altair")
     if zoom:
         scales = alt.selection_interval(name="zoom", bind="scales", encodings=["x"], zoom=_ZOOM, translate=_PAN)
         layers = [layers[0].add_params(scales), *layers[1:]]
@@ -39,7 +39,7 @@ def hover(curves: alt.Chart, told: list[Told]) -> alt.Chart:
 
     The tooltip is written out, since Vega-Lite (6.4) looks for the text fields of a nearest point in the wrong object.
     """
-    alt = need("altair")
+    alt = import_optional("altair")
     point = "(datum.datum || datum)"  # the cell around a point has the point's row in its own
     values = {
         title: f"format({point}['{field}'], '{form}')" if form else f"{point}['{field}']" for field, title, form in told
@@ -52,13 +52,13 @@ def hover(curves: alt.Chart, told: list[Told]) -> alt.Chart:
 
 def color(result: Result) -> alt.Color:
     """One colour per arm, the same in every chart."""
-    alt = need("altair")
+    alt = import_optional("altair")
     return alt.Color("arm:N", title=None, scale=alt.Scale(domain=[label_of(arm) for arm in result["arms"]]))
 
 
 def tips(told: list[Told]) -> list[alt.Tooltip]:
     """The lines of a tooltip."""
-    alt = need("altair")
+    alt = import_optional("altair")
     return [
         alt.Tooltip(field=field, type="quantitative", title=title, format=form)
         if form

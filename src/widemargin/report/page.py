@@ -14,9 +14,9 @@ from typing import Any
 
 from widemargin import __version__
 from widemargin._io.files import write_whole
+from widemargin._io.optional import import_optional
 from widemargin.report import png, tables
 from widemargin.report.check import check
-from widemargin.report.extras import need
 from widemargin.report.figures import vega_lite_version
 from widemargin.report.headline import headline
 from widemargin.report.names import label_of, number
@@ -65,7 +65,7 @@ def assemble(
     galleries: Any = (),
 ) -> str:
     """A page of the title and subtitle of `result`, of `parts` and of what else there is; `legend`: inside charts."""
-    jinja2 = need("jinja2")
+    jinja2 = import_optional("jinja2")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template),
         autoescape=True,
@@ -174,7 +174,7 @@ def _policy(*scripts: str) -> str:
 @functools.cache
 def _bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
-    library: str = need("vl_convert").javascript_bundle(vl_version=vega_lite_version())
+    library: str = import_optional("vl_convert").javascript_bundle(vl_version=vega_lite_version())
     if "</script" in library.lower():
         raise RuntimeError("the chart library contains </script, which would end its element in the page")
     return library

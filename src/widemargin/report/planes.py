@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from widemargin.report.extras import need
+from widemargin._io.optional import import_optional
 from widemargin.report.layers import digits, tips
 from widemargin.report.picture_schema import Panel, check_picture
 from widemargin.report.theme import SHAPES
@@ -22,7 +22,7 @@ _PAN = "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:
 
 def chart(panel: Panel, *, width: int = WIDTH, zoom: bool = True) -> alt.LayerChart:
     """One panel; with `zoom` it can be moved with the mouse and scaled with its wheel and Ctrl."""
-    alt = need("altair")
+    alt = import_optional("altair")
     left, right, bottom, top = panel["box"]
     layers = [*_ground(panel), *_lines(panel), *_samples(panel)]
     if zoom:
@@ -36,7 +36,7 @@ def chart(panel: Panel, *, width: int = WIDTH, zoom: bool = True) -> alt.LayerCh
 
 def figure(picture: Mapping[str, Any], *, columns: int = 2) -> alt.TopLevelMixin:
     """All panels of `picture` with their titles and captions, to be saved as one file (`figures.save`)."""
-    alt = need("altair")
+    alt = import_optional("altair")
     checked = check_picture(picture)
     alone = len(checked["panels"]) == 1
     width = 560 if alone else WIDTH
@@ -56,11 +56,11 @@ def figure(picture: Mapping[str, Any], *, columns: int = 2) -> alt.TopLevelMixin
 
 
 def _legend(**more: Any) -> alt.Legend:
-    return need("altair").Legend(title=None, orient="top", offset=8, columns=5, **more)
+    return import_optional("altair").Legend(title=None, orient="top", offset=8, columns=5, **more)
 
 
 def _axes(panel: Panel, x: str = "x", y: str = "y") -> dict[str, Any]:
-    alt = need("altair")
+    alt = import_optional("altair")
     left, right, bottom, top = panel["box"]
     names = panel.get("axes", ["", ""])
     axis = alt.Axis(tickCount=5, grid=False)
@@ -79,7 +79,7 @@ def _names(panel: Panel) -> list[str]:
 
 def _ground(panel: Panel) -> list[Any]:
     """The regions: polygons, or the runs of a raster; the box alone where there are neither."""
-    alt = need("altair")
+    alt = import_optional("altair")
     classes = panel["classes"]
     pale = alt.Scale(domain=_names(panel), range="ordinal")
     fill = alt.Fill("class:O", scale=pale, legend=None)
@@ -131,7 +131,7 @@ def _ground(panel: Panel) -> list[Any]:
 
 
 def _lines(panel: Panel) -> list[Any]:
-    alt = need("altair")
+    alt = import_optional("altair")
     layers = []
     if panel.get("ellipses"):
         rows = [
@@ -157,7 +157,7 @@ def _lines(panel: Panel) -> list[Any]:
 
 
 def _curves(panel: Panel) -> Any:
-    alt = need("altair")
+    alt = import_optional("altair")
     rows = [
         {"curve": i, "name": curve["name"], "step": k, "x": digits(x), "y": digits(y)}
         for i, curve in enumerate(panel["curves"])
@@ -180,7 +180,7 @@ def _curves(panel: Panel) -> Any:
 
 def _samples(panel: Panel) -> list[Any]:
     """Points by class, in colour and shape; also the legend of the regions, whether or not there are points."""
-    alt = need("altair")
+    alt = import_optional("altair")
     names = _names(panel)
     points = panel.get("points", [])
     groups = list(dict.fromkeys(point.get("group", "") for point in points))

@@ -15,8 +15,8 @@ from typing import Any
 
 from widemargin import __version__
 from widemargin._io.files import write_whole
+from widemargin._io.optional import import_optional
 from widemargin.report import study_charts
-from widemargin.report.extras import need
 from widemargin.report.figures import save, vega_lite_version
 from widemargin.report.names import number
 from widemargin.report.theme import PALETTE, config
@@ -112,7 +112,7 @@ def page(result: Mapping[str, Any]) -> str:
 
 def counts_chart(results: Sequence[Mapping[str, Any]]) -> Any:
     """A bar for each verdict, as long as there are studies that have it."""
-    alt = need("altair")
+    alt = import_optional("altair")
     rows = [{"verdict": word, "studies": count} for word, count in counts(results).items()]
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         y=alt.Y("verdict:N", sort=[row["verdict"] for row in rows], title=None, axis=alt.Axis(labelLimit=300)),
@@ -164,12 +164,14 @@ def _image(result: Mapping[str, Any], figure: Mapping[str, Any], mode: Any) -> s
     """The chart as an address: an image can run no script, whatever its words say."""
     spec = study_charts.chart(result, figure).to_dict()
     spec.pop("config", None)
-    svg = need("vl_convert").vegalite_to_svg(spec, vl_version=vega_lite_version(), config=config(mode, legend=True))
+    svg = import_optional("vl_convert").vegalite_to_svg(
+        spec, vl_version=vega_lite_version(), config=config(mode, legend=True)
+    )
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
 
 
 def _render(template: str, **values: Any) -> str:
-    jinja2 = need("jinja2")
+    jinja2 = import_optional("jinja2")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template),
         autoescape=True,

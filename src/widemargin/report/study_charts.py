@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from widemargin.report.extras import need
+from widemargin._io.optional import import_optional
 from widemargin.report.layers import HEIGHT, WIDTH, digits
 from widemargin.report.theme import SHAPES
 
@@ -41,7 +41,7 @@ def points(result: Mapping[str, Any], figure: Mapping[str, Any]) -> list[Point]:
 
 def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChart:
     """The figure; arms of ours are dashed, unless dashes tell the values of `split` apart."""
-    alt = need("altair")
+    alt = import_optional("altair")
     rows = points(result, figure)
     if figure["kind"] == "bars" or not all(_is_number(row["x"]) for row in rows):
         rows = [{**row, "x": f"{row['x']:g}" if _is_number(row["x"]) else str(row["x"])} for row in rows]
@@ -76,7 +76,7 @@ def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChar
 
 
 def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
-    alt = need("altair")
+    alt = import_optional("altair")
     title = figure.get("x_title") or figure["x"]
     if any(isinstance(row["x"], str) for row in rows):
         return alt.X(
@@ -92,7 +92,7 @@ def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
 
 def _of_split(rows: Sequence[Point], split: str, arms: Sequence[str]) -> list[Any]:
     """In a scatter plot the values of `split` have a shape each, and their own colours where there is but one arm."""
-    alt = need("altair")
+    alt = import_optional("altair")
     values = _values(rows)
     shapes = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
     found = [alt.Shape("split:N", title=split, scale=shapes)]
@@ -105,7 +105,7 @@ def _values(rows: Sequence[Point]) -> list[str]:
 
 
 def _dashed(lines: Any, result: Mapping[str, Any], figure: Mapping[str, Any], arms: Sequence[str]) -> Any:
-    alt = need("altair")
+    alt = import_optional("altair")
     patterns = [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3], [14, 4], [1, 2], [6, 2, 1, 2, 1, 2]]
     if figure.get("split"):
         values = _values(points(result, figure))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any, Literal, TypeAlias
 
+from widemargin._io.optional import import_optional
 from widemargin.studies import tasks
 from widemargin.studies.trial import Context, Trial
 
@@ -67,10 +68,7 @@ def workers(trials: Sequence[Trial], context: Context, count: int) -> Iterator[D
 
 def on_ray(trials: Sequence[Trial], context: Context, address: str | None, gpus: float) -> Iterator[Done]:
     """On Ray, here or on the cluster at `address`; each trial takes one processor and `gpus` of a GPU."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("--engine ray needs Ray: pip install 'widemargin[ray]'") from error
+    ray = import_optional("ray", "--engine ray")
     if not ray.is_initialized():
         ray.init(address=address, log_to_driver=False, include_dashboard=False)
     remote: Any = ray.remote(num_cpus=1, num_gpus=gpus)(timed)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from widemargin._io.optional import not_installed
+
 STRATEGIES = ("auto", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
 PRECISIONS = (None, "bf16-mixed")
 
@@ -42,4 +44,4 @@ def _class() -> Any:
             return importlib.import_module(name).Fabric
         except ImportError:
             continue
-    raise ImportError("fit needs Lightning Fabric: pip install 'widemargin[train]'")
+    raise not_installed("lightning_fabric", "fit")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from widemargin._io.optional import import_optional
 from widemargin.training.history import Row
 
 
@@ -14,11 +15,8 @@ class Board:
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self._writer: Any = None
         if folder is not None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                raise ImportError("tensorboard needs a package: pip install 'widemargin[tensorboard]'") from error
-            self._writer = SummaryWriter(os.fspath(folder))
+            module = import_optional("torch.utils.tensorboard", "tensorboard=")
+            self._writer = module.SummaryWriter(os.fspath(folder))
 
     def write(self, row: Row) -> None:
         """A point on each of the row's curves, named split/name."""
