@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from studies import tiny
-from widemargin import population
-from widemargin.studies import catalog, samples, values
+from widemargin import population, registry
+from widemargin.studies import catalog, samples
 from widemargin.studies.effects import Order
 from widemargin.studies.run import plan_of
 from widemargin.studies.schema import Claim, Scale, grid
@@ -60,7 +60,7 @@ def test_studies_of_odn_share_their_networks_at_budget_scale() -> None:
 
 def test_regularizers_by_name_and_principal_components() -> None:
     named = {"jacobian": {"name": "jacobian", "weight": 0.5}, "classifier": {"name": "classifier", "weight": 0}}
-    assert values.penalties(named) == values.penalties([{"name": "jacobian", "weight": 0.5}])
+    assert registry.regularizers(named) == registry.regularizers([{"name": "jacobian", "weight": 0.5}])
     parts = samples.prepare({"name": "digits", "validation": 100, "train": 60, "test": 50, "pca": 10}, seed=0)
     assert parts.train.x.shape == (60, 10)
     assert parts.test.x.shape == (50, 10)

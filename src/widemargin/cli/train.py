@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widemargin import __version__
+from widemargin import __version__, registry
 from widemargin._io.optional import EXTRAS, check_installed, is_installed
-from widemargin.cli import arms, objectives, statistics
+from widemargin.cli import arms, statistics
 from widemargin.cli.console import complain, notice, out, printable, text
 from widemargin.cli.devices import device as device_of
 from widemargin.cli.errors import about
 from widemargin.cli.measure import check_fits, measured, parse_classes
 from widemargin.cli.networks import parse_settings, resolve
-from widemargin.cli.objectives import Loss, Optimizer, Schedule
 from widemargin.cli.options import DATA, RUNNING, DataName, DataRoot, Device, Model, Set, Weights
 from widemargin.cli.session import SESSION
+from widemargin.registry import LossName, OptimizerName, ScheduleName
 
 if TYPE_CHECKING:
     from widemargin.data import Data
@@ -39,8 +39,8 @@ def train(
     model: Model,
     data: DataName,
     loss: Annotated[
-        Loss, typer.Option(help="What is minimised: large-margin is elsayed's, odn the band.", rich_help_panel=LOSS)
-    ] = Loss.large_margin,
+        LossName, typer.Option(help="What is minimised: large-margin is elsayed's, odn the band.", rich_help_panel=LOSS)
+    ] = LossName.large_margin,
     set_: Set = None,
     weights: Weights = None,
     seed: Annotated[
@@ -80,13 +80,13 @@ def train(
     jacobian: Annotated[float, _number("Weight of sokolic's Jacobian regularizer.", LOSS, min=0.0)] = 0.0,
     weight_decay: Annotated[float, _number("Weight of the squares of the weights.", LOSS, min=0.0)] = 0.0,
     optimizer: Annotated[
-        Optimizer, typer.Option(help="How steps are taken.", rich_help_panel=OPTIMIZER)
-    ] = Optimizer.adam,
+        OptimizerName, typer.Option(help="How steps are taken.", rich_help_panel=OPTIMIZER)
+    ] = OptimizerName.adam,
     lr: Annotated[float | None, _number("Learning rate; by default 0.001 for adam, else 0.01.", OPTIMIZER)] = None,
     momentum: Annotated[float | None, _number("By default 0.9 for sgd, 0 for rmsprop.", OPTIMIZER)] = None,
     schedule: Annotated[
-        Schedule, typer.Option(help="Learning rate over time.", rich_help_panel=OPTIMIZER)
-    ] = Schedule.constant,
+        ScheduleName, typer.Option(help="Learning rate over time.", rich_help_panel=OPTIMIZER)
+    ] = ScheduleName.constant,
     epochs: Annotated[int, _number("Passes over the data.", OPTIMIZER, "N", min=1)] = 20,
     batch_size: Annotated[int, _number("Samples of a step.", OPTIMIZER, "N", min=1)] = 128,
     device: Device = "auto",
@@ -150,9 +150,10 @@ def train(
         "cross_entropy": add_cross_entropy,
         "stabilize": "--as-printed" if as_printed else None,
     }
-    minimised = objectives.loss(loss, options)
-    regularizers = objectives.regularizers(jacobian, weight_decay)
-    steps = objectives.optimizer(optimizer, lr, momentum)
+    minimised = _loss(loss, options)
+    weighted = {"jacobian": jacobian, "weight-decay": weight_decay}
+    regularizers = registry.regularizers([{"name": name, "weight": weight} for name, weight in weighted.items()])
+    steps = _optimizer(optimizer, lr, momentum)
     _check_installed()
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out is {str(folder)!r}, which is a file, expected a folder")
@@ -180,7 +181,7 @@ def train(
             loss=minimised,
             regularizers=regularizers,
             optimizer=steps,
-            schedule=objectives.schedule(schedule),
+            schedule=registry.schedule({"name": schedule, "unit": "steps"}),
             epochs=epochs,
             batch_size=batch_size,
             seed=seed,
@@ -240,6 +241,30 @@ def train(
     console.print(statistics.by_place(margins))
     for path in written:
         console.print(text(f"wrote {path}"), soft_wrap=True)
+
+
+def _loss(name: LossName, options: Mapping[str, Any]) -> Any:
+    """The loss with the options that were given; `at` and `p` are used for measuring too, so every loss allows them."""
+    given = {key: value for key, value in options.items() if value is not None}
+    flags = {"stabilize": "--as-printed", "cross_entropy": "--add-cross-entropy"}
+    values: dict[str, Any] = {"name": name}
+    for key, value in given.items():
+        losses = registry.losses_with(key)
+        if name in losses:
+            values[key] = None if key == "stabilize" else value
+        elif key not in ("at", "p"):
+            raise ValueError(f"{flags.get(key, f'--{key}')} is not for --loss {name}, but for {', '.join(losses)}")
+    return registry.loss(values)
+
+
+def _optimizer(name: OptimizerName, lr: float | None, momentum: float | None) -> Any:
+    if name is OptimizerName.adam:
+        if momentum is not None:
+            raise ValueError("--momentum is not for --optimizer adam, but for sgd and rmsprop")
+        return registry.optimizer({"name": name, "lr": 0.001 if lr is None else lr})
+    usual = 0.9 if name is OptimizerName.sgd else 0.0
+    momentum = usual if momentum is None else momentum
+    return registry.optimizer({"name": name, "lr": 0.01 if lr is None else lr, "momentum": momentum})
 
 
 def _arm(

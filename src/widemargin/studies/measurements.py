@@ -23,8 +23,8 @@ from typing import Any
 from torch import nn
 
 from widemargin import attacks, margins
+from widemargin.registry import argument
 from widemargin.studies import bound_terms, boundary_points, embedding, samples
-from widemargin.studies.values import argument
 
 Networks = Callable[[Mapping[str, Any]], nn.Module]
 """The trained network of some settings, for attacks that are made elsewhere."""

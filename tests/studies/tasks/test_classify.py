@@ -146,12 +146,12 @@ def test_synthetic_images_can_be_learnt() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"epochs": 3}, "settings has 'epochs'"),
-        ({"data": {"flip": 0.1}}, "data has no setting 'flip'"),
-        ({"loss": {"name": "cross-entropie"}}, "name of loss is 'cross-entropie', expected one of cross-entropy"),
-        ({"loss": {"name": "hinge", "margin": 1.0}}, "loss 'hinge' has no 'margin', expected one of gamma, kind"),
-        ({"schedule": {"name": "cosine", "unit": "epochs"}}, "unit of the schedule is 'epochs'"),
-        ({"measure": [{"kind": "speed"}]}, "kind of a measurement is 'speed', expected one of attack"),
+        ({"epochs": 3}, "'epochs'"),
+        ({"data": {"flip": 0.1}}, "'flip'"),
+        ({"loss": {"name": "cross-entropie"}}, "loss.*'cross-entropie'"),
+        ({"loss": {"name": "hinge", "margin": 1.0}}, "'hinge'.*'margin'"),
+        ({"schedule": {"name": "cosine", "unit": "epochs"}}, "unit.*'epochs'"),
+        ({"measure": [{"kind": "speed"}]}, "kind.*'speed'"),
     ],
 )
 def test_what_a_study_may_get_wrong(changes: dict[str, Any], said: str) -> None:

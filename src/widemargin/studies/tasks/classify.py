@@ -4,8 +4,8 @@ Settings:
 
     data          see `studies.samples.prepare`: name, validation, train or fraction, flips, test
     network       {"name": …} and the settings of `models.build`
-    loss          see `studies.values.loss`
-    regularizers  a list or a mapping, see `studies.values.penalties`
+    loss          see `registry.loss`
+    regularizers  a list or a mapping, see `registry.regularizers`
     optimizer     {"name": "sgd", "lr": 0.01, "momentum": 0.9}
     schedule      {"name": "exponential", "factor": 0.9, "every": 0.04}, in shares of the training
     steps, batch  how many steps, of how many samples (None: of all)
@@ -31,9 +31,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from widemargin import population
+from widemargin import population, registry
 from widemargin.margins.accuracy import accuracy
-from widemargin.studies import measurements, samples, values, weights
+from widemargin.studies import measurements, samples, weights
 from widemargin.studies.settings import digest
 from widemargin.studies.trial import Context, Trial
 from widemargin.training import TrainingStopped
@@ -115,7 +115,7 @@ class _Job:
     def network(self) -> nn.Module:
         """The network before its first step."""
         dtype = {"float32": torch.float32, "float64": torch.float64}[self.settings.get("dtype", "float32")]
-        return population.build(lambda: values.network(self.settings["network"]), [self.seed])[0].to(dtype)
+        return population.build(lambda: registry.network(self.settings["network"]), [self.seed])[0].to(dtype)
 
     def row(self, trained: _Trained, context: Context) -> dict[str, Any]:
         assert self.trial is not None
@@ -163,10 +163,10 @@ def _fit(jobs: list[_Job], context: Context) -> list[_Trained]:
         trained = population.fit(
             [job.network().to(context.device) for job in jobs],
             [job.parts.train for job in jobs],
-            loss=[values.loss(job.settings["loss"]) for job in jobs],
-            regularizers=values.penalties(first.get("regularizers", ())),
-            optimizer=[values.optimizer(job.settings["optimizer"]) for job in jobs],
-            schedule=values.schedule(first.get("schedule", {"name": "constant"})),
+            loss=[registry.loss(job.settings["loss"]) for job in jobs],
+            regularizers=registry.regularizers(first.get("regularizers", ())),
+            optimizer=[registry.optimizer(job.settings["optimizer"]) for job in jobs],
+            schedule=registry.schedule(first.get("schedule", {"name": "constant"})),
             steps=first["steps"],
             batch_size=first["batch"],
             seeds=[job.seed for job in jobs],

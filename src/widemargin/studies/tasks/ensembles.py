@@ -17,13 +17,12 @@ from typing import Any
 
 import torch
 
-from widemargin import population
+from widemargin import population, registry
 from widemargin.control.accuracy import accuracies
 from widemargin.gp import finite_ensemble
 from widemargin.losses import Target
 from widemargin.margins import normalized
 from widemargin.modules import evaluating
-from widemargin.studies import values
 from widemargin.studies.settings import digest
 from widemargin.studies.spheres import points
 from widemargin.studies.tasks import targeted
@@ -54,8 +53,8 @@ def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dic
         [targeted.build(shared["network"], seed, context) for seed in seeds],
         [one.train for one in held for _ in range(count)],
         loss=[Target(alpha=float(trial.settings["alpha"])) for trial in trials for _ in range(count)],
-        optimizer=values.optimizer(shared["optimizer"]),
-        schedule=values.schedule(shared.get("schedule", {"name": "constant"})),
+        optimizer=registry.optimizer(shared["optimizer"]),
+        schedule=registry.schedule(shared.get("schedule", {"name": "constant"})),
         steps=shared["steps"],
         batch_size=shared.get("batch"),
         seeds=seeds,

@@ -18,10 +18,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from widemargin import margins, population
+from widemargin import margins, population, registry
 from widemargin.data import Samples
 from widemargin.margins.accuracy import accuracy
-from widemargin.studies import samples, values
+from widemargin.studies import samples
 from widemargin.studies.trial import Context, Trial
 from widemargin.training import TrainingStopped
 
@@ -39,8 +39,8 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     if set(given["watch"]) != set(_WATCH):
         raise ValueError(f"watch has {', '.join(given['watch'])}, expected {', '.join(_WATCH)}")
     parts = samples.prepare(given["data"], trial.seed, root=context.root, device=context.device)
-    loss = values.loss(given["loss"])
-    network = population.build(lambda: values.network(given["network"]), [trial.seed])[0].to(context.device)
+    loss = registry.loss(given["loss"])
+    network = population.build(lambda: registry.network(given["network"]), [trial.seed])[0].to(context.device)
     watched = None
     if trial.stage != "search":
         watched = Watched.of(loss, parts, given["watch"], copy.deepcopy(network))
@@ -50,8 +50,8 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
             [network],
             [parts.train],
             loss=[loss if watched is None else watched],
-            optimizer=[values.optimizer(given["optimizer"])],
-            schedule=values.schedule(given["schedule"]),
+            optimizer=[registry.optimizer(given["optimizer"])],
+            schedule=registry.schedule(given["schedule"]),
             steps=given["steps"],
             batch_size=given["batch"],
             seeds=[trial.seed],
@@ -111,7 +111,7 @@ class Watched:
                 self.network,
                 some,
                 at=self.settings["at"],
-                p=float(values.argument(self.settings["p"])),
+                p=float(registry.argument(self.settings["p"])),
                 classes=self.settings["classes"],
                 read_as=self.settings["scores"],
                 progress=False,

@@ -7,7 +7,7 @@ Settings:
 
     data     {"name": "gaussian", "dimensions": 2, "samples": 40}: a Gaussian cloud without a strip around a plane;
              {"name": "digits", "classes": [0, 1]}: two classes of that data set
-    loss     see `studies.values.loss`, without its gamma
+    loss     see `registry.loss`, without its gamma
     lr       of gradient descent on all samples, which falls to zero over `steps`
     steps    for each γ
     close    the bisection ends where γ is known up to this share
@@ -25,9 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widemargin import data
+from widemargin import data, registry
 from widemargin.data.seeds import generator
-from widemargin.studies import values
 from widemargin.studies.trial import Context, Trial
 
 VERSION = 2
@@ -60,7 +59,7 @@ def separator(x: Tensor, y: Tensor, settings: Mapping[str, Any], seed: int) -> t
     while high - low > settings["close"] * max(low, 0.05 * top):
         gamma = (low + high) / 2
         model.load_state_dict(state)
-        if _driven_to_zero(model, x, y, values.loss({**settings["loss"], "gamma": gamma}), settings):
+        if _driven_to_zero(model, x, y, registry.loss({**settings["loss"], "gamma": gamma}), settings):
             low, state = gamma, copy.deepcopy(model.state_dict())
         else:
             high = gamma

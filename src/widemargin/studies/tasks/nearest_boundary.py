@@ -21,8 +21,8 @@ from torch import nn
 
 from widemargin import margins, norms, places
 from widemargin.data.seeds import generator
+from widemargin.registry import argument
 from widemargin.studies.trial import Context, Trial
-from widemargin.studies.values import argument
 
 VERSION = 2
 _KEYS = ("inputs", "classes", "samples", "p")

@@ -4,7 +4,7 @@ Settings:
 
     shape, classes   of random images and labels
     network          {"name": …} and the settings of `models.build`
-    loss             a margin loss, see `studies.values.loss`
+    loss             a margin loss, see `registry.loss`
     batch            images in a step
     precision        "float32", or "bfloat16": autocast
     warm, repeats    steps before and while times are taken
@@ -23,8 +23,7 @@ from typing import Any
 
 import torch
 
-from widemargin import losses, population
-from widemargin.studies import values
+from widemargin import losses, population, registry
 from widemargin.studies.trial import Context, Trial
 from widemargin.training import margin_backward
 
@@ -41,12 +40,13 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     if given["precision"] not in _PRECISIONS:
         raise ValueError(f"precision is {given['precision']!r}, expected 'float32' or 'bfloat16'")
     device = torch.device(context.device)
-    network = population.build(lambda: values.network(given["network"]), [trial.seed])[0].to(device).train()
+    network = population.build(lambda: registry.network(given["network"]), [trial.seed])[0].to(device).train()
     draw = torch.Generator().manual_seed(trial.seed)
     x = torch.rand((given["batch"], *given["shape"]), generator=draw).to(device)
     y = torch.randint(given["classes"], (given["batch"],), generator=draw).to(device)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
-    margin, entropy = values.loss(given["loss"]), losses.CrossEntropy()
+    margin, entropy = registry.loss(given["loss"]), losses.CrossEntropy()
+    assert isinstance(margin, losses.MarginLoss)
     ways: list[str] = []
 
     def of_margin() -> None:

@@ -23,11 +23,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
-from widemargin import attacks, population, training
+from widemargin import attacks, population, registry, training
 from widemargin.data import Data, Samples
 from widemargin.data.imagenet import load_imagenet
 from widemargin.data.seeds import generator
-from widemargin.studies import samples, values, weights
+from widemargin.studies import samples, weights
 from widemargin.studies.settings import digest
 from widemargin.studies.trial import Context, Trial
 
@@ -70,7 +70,7 @@ def _trained(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Mod
     key = digest(["streamed", VERSION, given, seed])
 
     def build() -> nn.Module:
-        return population.build(lambda: values.network(given["network"]), [seed])[0]
+        return population.build(lambda: registry.network(given["network"]), [seed])[0]
 
     kept = weights.load(context.weights, key, build)
     if kept is not None:
@@ -88,9 +88,9 @@ def _trained(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Mod
     fitted = training.fit(
         build(),
         train,
-        loss=values.loss(given["loss"]),
-        optimizer=values.optimizer(given["optimizer"]),
-        schedule=values.schedule(given.get("schedule", {"name": "constant"})),
+        loss=registry.loss(given["loss"]),
+        optimizer=registry.optimizer(given["optimizer"]),
+        schedule=registry.schedule(given.get("schedule", {"name": "constant"})),
         epochs=given["epochs"],
         batch_size=given["batch"],
         seed=seed,

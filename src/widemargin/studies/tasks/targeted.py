@@ -29,13 +29,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widemargin import population
+from widemargin import population, registry
 from widemargin.control.accuracy import accuracies
 from widemargin.data import Samples
 from widemargin.losses import Target
 from widemargin.margins import normalized
 from widemargin.optim import Nero, param_groups
-from widemargin.studies import values
 from widemargin.studies.settings import digest
 from widemargin.studies.spheres import points
 from widemargin.studies.trial import Context, Trial
@@ -79,7 +78,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 def build(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Module:
     """The network of that seed before its first step, on the device."""
-    return population.build(lambda: values.network(settings), [seed])[0].to(context.device)
+    return population.build(lambda: registry.network(settings), [seed])[0].to(context.device)
 
 
 def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: Context) -> Iterator[dict[str, Any]]:
@@ -92,8 +91,8 @@ def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: Context
             firsts,
             [one.train for one in held],
             loss=[Target(alpha=float(trial.settings["alpha"])) for trial in trials],
-            optimizer=[values.optimizer(trial.settings["optimizer"]) for trial in trials],
-            schedule=values.schedule(shared.get("schedule", {"name": "constant"})),
+            optimizer=[registry.optimizer(trial.settings["optimizer"]) for trial in trials],
+            schedule=registry.schedule(shared.get("schedule", {"name": "constant"})),
             steps=shared["steps"],
             batch_size=shared.get("batch"),
             seeds=[trial.seed for trial in trials],

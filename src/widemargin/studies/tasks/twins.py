@@ -24,11 +24,10 @@ from typing import Any
 
 import torch
 
-from widemargin import population
+from widemargin import population, registry
 from widemargin.control import Twins, rejection_twins
 from widemargin.control.accuracy import accuracies
 from widemargin.losses import Target
-from widemargin.studies import values
 from widemargin.studies.spheres import points
 from widemargin.studies.tasks import targeted
 from widemargin.studies.trial import Context, Trial
@@ -48,7 +47,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
         return _whole(settings, trial.seed, context)
     found = points(settings["data"], trial.seed, root=context.root, device=context.device)
     twins = rejection_twins(
-        lambda: values.network(settings["network"]),
+        lambda: registry.network(settings["network"]),
         found.clean,
         pairs=settings["pairs"],
         test=found.test,

@@ -1,4 +1,4 @@
-"""Losses of changed images, and losses with the auxiliary head's beside them: what wraps another loss."""
+"""Losses built on other losses: augmented images, an auxiliary head, and weighted sums."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.losses import CrossEntropy
-from widemargin.types import Labels, PerExample
+from widemargin.losses.classification import CrossEntropy, ScoreLoss
+from widemargin.types import Labels, PerExample, Scores
 
 Images = Float[Tensor, "batch channels h w"]
 
@@ -75,6 +75,17 @@ class WithAuxiliary:
         finally:
             handle.remove()
         return value + self.weight * F.cross_entropy(seen[0], y, reduction="none") if seen else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedSum(ScoreLoss):
+    """Σ weight·loss, of losses of the scores (elsayed §4.2: the hinge with a small weight of cross-entropy)."""
+
+    parts: tuple[tuple[float, ScoreLoss], ...]
+
+    def of(self, scores: Scores, y: Labels) -> PerExample:
+        """The sum for every sample."""
+        return torch.stack([weight * part.of(scores, y) for weight, part in self.parts]).sum(dim=0)
 
 
 def rotations(angles: Float[Tensor, " batch"]) -> Float[Tensor, "batch 3 3"]:

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin import losses
-from widemargin.studies import values
-from widemargin.studies.augmented import Augmented, WithAuxiliary, rotations
+from widemargin import losses, registry
+from widemargin.losses.wrappers import Augmented, WeightedSum, WithAuxiliary, rotations
 
 
 def _images(count: int = 6, channels: int = 3) -> Tensor:
@@ -96,8 +95,8 @@ def test_the_auxiliary_head_is_added_in_training_alone(loss: object) -> None:
 
 def test_by_name() -> None:
     inner = {"name": "augmented", "crop": 2, "loss": {"name": "hinge", "cross_entropy": 0.1}}
-    made = values.loss({"name": "with-auxiliary", "weight": 0.2, "loss": inner})
+    made = registry.loss({"name": "with-auxiliary", "weight": 0.2, "loss": inner})
     assert isinstance(made, WithAuxiliary)
     assert isinstance(made.loss, Augmented)
     assert (made.weight, made.loss.crop) == (0.2, 2)
-    assert isinstance(made.loss.loss, values.Sum)
+    assert isinstance(made.loss.loss, WeightedSum)
