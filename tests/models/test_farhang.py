@@ -108,11 +108,11 @@ def test_networks_are_positively_homogeneous(build: object) -> None:
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match=r"^depth is 0, expected an integer of at least 1$"):
+    with pytest.raises(ValueError, match=r"^depth is 0,"):
         farhang_mlp(depth=0)
-    with pytest.raises(ValueError, match=r"^sigma is 0.0, expected a finite number above 0$"):
+    with pytest.raises(ValueError, match=r"^sigma is 0.0,"):
         farhang_mlp(width=2, sigma=0.0)
-    with pytest.raises(ValueError, match=r"^kernel is 2, expected an odd integer$"):
+    with pytest.raises(ValueError, match=r"^kernel is 2,"):
         farhang_cnn(kernel=2)
-    with pytest.raises(ValueError, match=r"^scale is -1.0, expected a finite number above 0$"):
+    with pytest.raises(ValueError, match=r"^scale is -1.0,"):
         ScaledReLU(-1.0)

@@ -20,7 +20,7 @@ def test_without_torchvision_a_sentence_names_the_extra(monkeypatch: pytest.Monk
 
 
 def test_bad_settings_come_before_the_missing_package() -> None:
-    with pytest.raises(ValueError, match=r"^classes is 0, expected an integer of at least 1$"):
+    with pytest.raises(ValueError, match=r"^classes is 0,"):
         models.build("inception-v3", classes=0)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import zoo
+from subprocesses import child_env
 from widemargin import models
-from widemargin.models.outline import places
+from widemargin.models.registry import places
+from zoo import Gated, Unrolled, VisionTransformer
 
 PRESENT = [name for name in models.names() if not models.describe(name).needs]
 EVERYTHING = zoo.ZOO + zoo.TOKENS + zoo.RECURRENT + zoo.LOGITS
@@ -69,7 +73,7 @@ def test_settings_reach_the_network_and_the_description() -> None:
 
 def test_a_preset_is_no_setting() -> None:
     assert "norm" not in models.describe("wrn-28-10-gn").settings
-    with pytest.raises(ValueError, match=r"^'norm' is no setting of wrn-28-10-gn, expected one of depth, widen, "):
+    with pytest.raises(ValueError, match=r"'norm' .*wrn-28-10-gn.* depth, widen, "):
         models.build("wrn-28-10-gn", norm="batch")
     network = models.build("wrn-28-10-gn", depth=10, widen=1)
     assert any(isinstance(module, nn.GroupNorm) for module in network.modules())
@@ -87,19 +91,17 @@ def test_describing_draws_no_numbers() -> None:
 def test_an_unknown_name_gets_the_close_one(ask: Callable[..., object]) -> None:
     with pytest.raises(ValueError) as caught:
         ask("elsayed-mnist-cn")
-    sentence = (
-        "name is 'elsayed-mnist-cn', which is no network here: did you mean 'elsayed-mnist-cnn'? expected one of "
-    )
-    assert str(caught.value) == sentence + ", ".join(models.names())
-    with pytest.raises(ValueError, match=r"^name is '§', which is no network here: expected one of elsayed-toy, "):
+    assert str(caught.value).startswith("name is 'elsayed-mnist-cn'")
+    assert "'elsayed-mnist-cnn'?" in str(caught.value)
+    assert str(caught.value).endswith(", ".join(models.names()))
+    with pytest.raises(ValueError, match="name is '§'"):
         ask("§")
 
 
 @pytest.mark.parametrize("ask", [models.build, models.describe])
 def test_an_unknown_setting_gets_the_settings_there_are(ask: Callable[..., object]) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=r"'width' .*toy-mlp.* inputs, hidden, classes"):
         ask("toy-mlp", width=3)
-    assert str(caught.value) == "'width' is no setting of toy-mlp, expected one of inputs, hidden, classes"
 
 
 def test_the_zoo_has_every_network() -> None:
@@ -124,7 +126,7 @@ def test_a_batch_is_its_samples_one_by_one(entry: zoo.Entry) -> None:
     network = entry.network(dtype=torch.float64)
     x = entry.inputs(dtype=torch.float64)
     singles = torch.cat([answer(network, sample[None]) for sample in x])
-    torch.testing.assert_close(answer(network, x), singles, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(answer(network, x), singles, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in PRESENT if (models.describe(name).parameters or 0) < 2_000_000])
@@ -175,3 +177,68 @@ def test_the_table_of_the_docs_is_the_table() -> None:
     assert tuple(rows) == models.names()
     for name in PRESENT:
         assert rows[name][3] == f"{models.describe(name).parameters:,}"
+
+
+class Skipping(nn.Module):
+    """A module that never runs, one that runs twice, and one that ends before the one that is called first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.Linear(2, 2)
+        self.twice = nn.ReLU()
+        self.outer = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        self.output = nn.Linear(2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.output(self.twice(self.outer(self.twice(x))))
+        return scores
+
+
+def test_only_modules_that_run_once_in_the_order_in_which_they_end() -> None:
+    assert places(Skipping(), (2,)) == ("input", "outer.0", "outer.1", "outer", "output")
+
+
+def test_a_tuple_or_a_repeated_cell_is_no_place() -> None:
+    assert places(Gated(), (5, 4)) == ("input", "embed", "output")
+    assert places(Unrolled(), (5, 4)) == ("input", "embed", "output")
+
+
+def test_blocks_come_after_their_layers() -> None:
+    found = places(VisionTransformer(), (1, 8, 8))
+    assert found[:2] == ("input", "patches")
+    assert found[-2:] == ("block", "output")
+
+
+def test_the_network_is_left_as_it_was() -> None:
+    network = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2), nn.Dropout(0.5), nn.Linear(2, 2)).double()
+    network[1].eval()
+    state = {key: value.clone() for key, value in network.state_dict().items()}
+    places(network, (2,))
+    assert [module.training for module in network.modules()] == [True, True, False, True, True]
+    assert all(not module._forward_hooks for module in network.modules())
+    assert all(torch.equal(value, state[key]) for key, value in network.state_dict().items())
+
+
+def test_wrong_types_are_reported_without_the_shape_checker() -> None:
+    """In the tests the shape checker raises first; without it, the functions themselves do."""
+    program = """
+from widemargin import models
+for name, settings in [
+    ("elsayed-mnist-cnn", {"widths": 32}), ("wrn-28-10", {"norm": "layer"}), ("odn-alexnet", {"dropout": 0.5}),
+    ("sokolic-mlp", {"layers": 2.0}), ("farhang-mlp", {"sigma": "1"}), ("toy-mlp", {"hidden": (8, "8")}),
+]:
+    try:
+        models.build(name, **settings)
+    except (TypeError, ValueError) as error:
+        print(type(error).__name__, error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=child_env())
+    expected = [
+        "TypeError widths is 32,",
+        "ValueError norm is 'layer',",
+        "TypeError dropout is 0.5,",
+        "TypeError layers is 2.0,",
+        "TypeError sigma is '1',",
+        "TypeError hidden[1] is '8',",
+    ]
+    assert [line[: len(words)] for line, words in zip(done.stdout.splitlines(), expected, strict=True)] == expected

@@ -50,7 +50,7 @@ def test_the_classifier_can_have_a_bias() -> None:
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match=r"^layers is 0, expected an integer of at least 1$"):
+    with pytest.raises(ValueError, match=r"^layers is 0,"):
         sokolic_mlp(layers=0)
-    with pytest.raises(ValueError, match=r"^size is too small for this network: 1 pixels"):
+    with pytest.raises(ValueError, match="size"):
         sokolic_cnn(size=3)

@@ -26,7 +26,7 @@ def test_figure_1b_has_four_layers() -> None:
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match=r"^width is 0, expected an integer of at least 1$"):
+    with pytest.raises(ValueError, match=r"^width is 0,"):
         elsayed_toy(width=0)
-    with pytest.raises(ValueError, match=r"^hidden\[1\] is -1, expected an integer of at least 1$"):
+    with pytest.raises(ValueError, match=r"^hidden\[1\] is -1,"):
         toy_mlp(hidden=(3, -1))

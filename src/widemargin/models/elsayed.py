@@ -9,8 +9,8 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.models.arguments import check_choice, check_count, check_counts, check_rate
-from widemargin.models.chain import Chain
+from widemargin.checks import check_choice, check_count, check_number
+from widemargin.models.sequential import convolutional_network
 
 Norm = Literal["batch", "group", "none"]
 
@@ -26,9 +26,9 @@ def mnist_cnn(
 ) -> nn.Sequential:
     """Convolutions 5×5 of 32 and 64 channels, each with ReLU and 2×2 max-pool, two layers of 512, 10 outputs.
 
-    Source: elsayed, §4.2 and appendix A.2. The text says two fully connected layers, the released code has one: this
-    is the text's network. The paper gives neither padding (here: the size is kept) nor where dropout acts (here: after
-    the ReLU of each fully connected layer).
+    Source: elsayed, §4.2 and appendix A.2. The text says two fully connected layers, the released code has one; this
+    network follows the text. The paper gives neither padding (here: the size is kept) nor where dropout acts (here:
+    after the ReLU of each fully connected layer).
 
     Args:
         in_channels: channels of the input.
@@ -38,24 +38,10 @@ def mnist_cnn(
         classes: number of outputs.
         dropout: rate of dropout; the paper searches {0, 0.2}. At 0 there is no dropout layer.
     """
-    check_count("in_channels", in_channels)
-    check_count("size", size)
-    check_counts("widths", widths)
-    check_counts("hidden", hidden)
-    check_count("classes", classes)
-    check_rate("dropout", dropout)
-    chain = Chain(channels=in_channels, size=size)
-    for width in widths:
-        chain.conv(width, kernel=5)
-        chain.add("relu", nn.ReLU())
-        chain.pool(2, stride=2)
-    chain.flatten()
-    for width in hidden:
-        chain.linear(width)
-        chain.add("relu", nn.ReLU())
-        if dropout > 0:
-            chain.add("dropout", nn.Dropout(dropout))
-    return chain.output(classes)
+    check_number("dropout", dropout, least=0.0, below=1.0)
+    return convolutional_network(
+        in_channels=in_channels, size=size, widths=widths, hidden=hidden, classes=classes, dropout_after=dropout
+    )
 
 
 def wide_resnet(

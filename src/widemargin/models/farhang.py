@@ -7,8 +7,8 @@ import math
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.models.arguments import check_count, check_scale
-from widemargin.models.chain import Chain
+from widemargin.checks import check_count, check_number
+from widemargin.models.sequential import SequentialBuilder
 
 
 def farhang_mlp(
@@ -24,18 +24,18 @@ def farhang_mlp(
         inputs: length d_0 of the input; images are flattened first.
         width: units of each hidden layer.
         depth: number L of weight matrices; 1 is a linear network.
-        outputs: number of outputs; 1 gives a binary network, whose answer is [batch, 1] and whose labels are ±1.
+        outputs: number of outputs; 1 gives a binary network, with scores [batch, 1] and labels ±1.
         sigma: scale σ of the weights of each layer at the start.
     """
     for name, value in (("inputs", inputs), ("width", width), ("depth", depth), ("outputs", outputs)):
         check_count(name, value)
-    check_scale("sigma", sigma)
-    chain = Chain(channels=inputs, bias=False)
-    chain.flatten()
+    check_number("sigma", sigma, above=0.0)
+    builder = SequentialBuilder(channels=inputs, bias=False)
+    builder.flatten()
     for _ in range(depth - 1):
-        chain.linear(width)
-        chain.add("relu", ScaledReLU())
-    return _sampled(chain.output(outputs), sigma)
+        builder.linear(width)
+        builder.add("relu", ScaledReLU())
+    return _sampled(builder.output(outputs), sigma)
 
 
 def farhang_cnn(
@@ -52,8 +52,8 @@ def farhang_cnn(
     """Three convolutions of `channels` channels, flatten, three linear layers of width 500, φ = √2·ReLU, no biases.
 
     Source: farhang, appendix A.3 (CIFAR-10, dog against ship), with 3, 5, 10, 20, 40, 80, 160, 320 channels. The third
-    linear layer is the output. The paper gives neither kernel nor stride: 3×3 at stride 1 with the size kept is a
-    choice of ours. Weights start as N(0, σ²/fan-in), as in `farhang_mlp`, the fan-in of a convolution being its input
+    linear layer is the output. The paper gives neither kernel nor stride; here they are 3×3 and 1, with
+    the size kept. Weights start as N(0, σ²/fan-in), as in `farhang_mlp`, the fan-in of a convolution being its input
     channels times the kernel's pixels.
 
     Args:
@@ -61,7 +61,7 @@ def farhang_cnn(
         size: height and width of the input.
         channels: channels of each convolution.
         width: units of each hidden linear layer.
-        outputs: number of outputs; 1 gives a binary network, whose answer is [batch, 1] and whose labels are ±1.
+        outputs: number of outputs; 1 gives a binary network, with scores [batch, 1] and labels ±1.
         kernel: side of the kernels.
         stride: stride of each convolution.
         sigma: scale σ of the weights of each layer at the start.
@@ -71,16 +71,16 @@ def farhang_cnn(
         check_count(name, value)
     if kernel % 2 == 0:
         raise ValueError(f"kernel is {kernel}, expected an odd integer")
-    check_scale("sigma", sigma)
-    chain = Chain(channels=in_channels, size=size, bias=False)
+    check_number("sigma", sigma, above=0.0)
+    builder = SequentialBuilder(channels=in_channels, size=size, bias=False)
     for _ in range(3):
-        chain.conv(channels, kernel=kernel, stride=stride)
-        chain.add("relu", ScaledReLU())
-    chain.flatten()
+        builder.conv(channels, kernel=kernel, stride=stride)
+        builder.add("relu", ScaledReLU())
+    builder.flatten()
     for _ in range(2):
-        chain.linear(width)
-        chain.add("relu", ScaledReLU())
-    return _sampled(chain.output(outputs), sigma)
+        builder.linear(width)
+        builder.add("relu", ScaledReLU())
+    return _sampled(builder.output(outputs), sigma)
 
 
 class ScaledReLU(nn.Module):
@@ -88,12 +88,12 @@ class ScaledReLU(nn.Module):
 
     def __init__(self, scale: float = math.sqrt(2)) -> None:
         super().__init__()
-        check_scale("scale", scale)
+        check_number("scale", scale, above=0.0)
         self.scale = scale
 
     @property
     def slopes(self) -> tuple[float, float]:
-        """φ′ for t ≤ 0 and for t > 0: what a reader of piecewise linear networks needs to know."""
+        """φ′ for t ≤ 0 and for t > 0, as `geometry` reads piecewise linear layers."""
         return 0.0, self.scale
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -102,7 +102,7 @@ class ScaledReLU(nn.Module):
 
     @property
     def lipschitz(self) -> float:
-        """The l_2 Lipschitz constant, which bounds ask every layer of this kind for."""
+        """The l_2 Lipschitz constant."""
         return self.scale
 
     def extra_repr(self) -> str:

@@ -1,19 +1,19 @@
-"""Inception v3 as torchvision has it."""
+"""Inception v3 from torchvision."""
 
 from __future__ import annotations
 
 from torch import nn
 
 from widemargin._io.optional import import_optional
-from widemargin.models.arguments import check_count, check_flag
+from widemargin.checks import check_count, check_flag
 
 
 def inception_v3(*, classes: int = 1000, auxiliary: bool = True) -> nn.Module:
     """Inception v3 (Szegedy et al. 2016) for 299×299 images, with truncated-normal weights.
 
     Source: elsayed, §4.4 and appendix C (ImageNet, with the auxiliary head). In training mode with the auxiliary head
-    the answer is torchvision's pair, whose `.logits` are the scores and whose `.aux_logits` are the head's; in
-    evaluation mode it is the tensor of scores. The last layer is called `fc`, as torchvision has it.
+    the output is torchvision's pair, whose `.logits` are the scores and whose `.aux_logits` are the head's; in
+    evaluation mode it is the tensor of scores. The last layer is called `fc`, as in torchvision.
 
     Args:
         classes: number of outputs.

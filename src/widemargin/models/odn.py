@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from widemargin.models.arguments import check_count, check_counts, check_flag
-from widemargin.models.chain import Chain
+from widemargin.checks import check_count, check_counts, check_flag
+from widemargin.models.sequential import convolutional_network
 
 
 def odn_cnn(
@@ -21,8 +21,8 @@ def odn_cnn(
 ) -> nn.Sequential:
     """Convolutions 5×5 of 20 and 50 channels, each with ReLU and 2×2 max-pool, one layer of 500, 10 outputs.
 
-    Source: odn, §4.1, which says only "a simple deep convolutional network for MNIST": the widths are LeNet's, a
-    choice of ours, and so is the padding (the size is kept).
+    Source: odn, §4.1, which says only "a simple deep convolutional network for MNIST": the widths, LeNet's,
+    and the padding, which keeps the size, are chosen here.
 
     Args:
         in_channels: channels of the input.
@@ -32,24 +32,9 @@ def odn_cnn(
         classes: number of outputs.
         batch_norm: whether each convolution is followed by a batch norm, before its ReLU.
     """
-    check_count("in_channels", in_channels)
-    check_count("size", size)
-    check_counts("widths", widths)
-    check_counts("hidden", hidden)
-    check_count("classes", classes)
-    check_flag("batch_norm", batch_norm)
-    chain = Chain(channels=in_channels, size=size)
-    for width in widths:
-        chain.conv(width, kernel=5)
-        if batch_norm:
-            chain.add("norm", nn.BatchNorm2d(width))
-        chain.add("relu", nn.ReLU())
-        chain.pool(2, stride=2)
-    chain.flatten()
-    for width in hidden:
-        chain.linear(width)
-        chain.add("relu", nn.ReLU())
-    return chain.output(classes)
+    return convolutional_network(
+        in_channels=in_channels, size=size, widths=widths, hidden=hidden, classes=classes, batch_norm=batch_norm
+    )
 
 
 def alexnet(
@@ -79,25 +64,18 @@ def alexnet(
         dropout: whether there is dropout ½ before each fully connected hidden layer (Table 1 has both).
         batch_norm: whether each convolution is followed by a batch norm, before its ReLU (Table 1 has both).
     """
-    check_count("in_channels", in_channels)
     check_count("size", size, least=15)
     check_counts("widths", widths, length=5)
-    check_counts("hidden", hidden)
-    check_count("classes", classes)
     check_flag("dropout", dropout)
-    check_flag("batch_norm", batch_norm)
-    chain = Chain(channels=in_channels, size=size)
-    for number, (width, kernel) in enumerate(zip(widths, (5, 5, 3, 3, 3)), start=1):
-        chain.conv(width, kernel=kernel)
-        if batch_norm:
-            chain.add("norm", nn.BatchNorm2d(width))
-        chain.add("relu", nn.ReLU())
-        if number in (1, 2, 5):
-            chain.pool(3, stride=2)
-    chain.flatten()
-    for width in hidden:
-        if dropout:
-            chain.add("dropout", nn.Dropout(0.5))
-        chain.linear(width)
-        chain.add("relu", nn.ReLU())
-    return chain.output(classes)
+    return convolutional_network(
+        in_channels=in_channels,
+        size=size,
+        widths=widths,
+        kernels=(5, 5, 3, 3, 3),
+        pooled=(1, 2, 5),
+        pool=3,
+        hidden=hidden,
+        classes=classes,
+        batch_norm=batch_norm,
+        dropout_before=0.5 if dropout else 0.0,
+    )

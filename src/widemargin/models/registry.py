@@ -1,38 +1,41 @@
-"""The networks by name: a table of them, their building, and what can be said of each without running it."""
+"""The networks by name: their table, their construction and their descriptions."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from widemargin._io.optional import is_installed, not_installed
 from widemargin.models import elsayed, farhang, inception, odn, sokolic, toy
-from widemargin.models.outline import places
+from widemargin.modules import evaluating
+
+Settings: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What `describe` says of a network.
+    """Description of a network, as `describe` returns it.
 
     Attributes:
         name: the name in the table.
-        source: the paper and the place in it.
+        source: the paper and its section.
         settings: every setting that `build` takes, with its value here.
         input_shape: the shape of one input.
-        parameters: the number of weights and biases; None where `needs` says what is missing.
+        parameters: the number of weights and biases; None where a package is missing.
         places: the names that can be places of a margin, in the order in which they run, from "input" to the output.
-        needs: a sentence saying what must be installed first; empty where nothing is missing.
+        needs: the package that must be installed first; empty where none is missing.
     """
 
     name: str
     source: str
-    settings: Mapping[str, Any]
+    settings: Settings
     input_shape: tuple[int, ...]
     parameters: int | None
     places: tuple[str, ...]
@@ -44,7 +47,7 @@ def names() -> tuple[str, ...]:
     return tuple(_TABLE)
 
 
-def build(name: str, **settings: Any) -> nn.Module:
+def build(name: str, **settings: object) -> nn.Module:
     """Build the network `name` with the paper's settings, or with others given by name (`models.describe` lists them).
 
     The weights come from torch's global generator: `torch.manual_seed` before it makes them reproducible.
@@ -53,36 +56,60 @@ def build(name: str, **settings: Any) -> nn.Module:
     return row.function(**_merged(name, row, settings))
 
 
-def describe(name: str, **settings: Any) -> Description:
+def describe(name: str, **settings: object) -> Description:
     """Count the parameters and list the places of a network, without allocating its weights or drawing numbers."""
     row = _row(name)
     merged = _merged(name, row, settings)
-    shape = row.input_shape(merged)
-    missing = row.needs()
-    parameters: int | None = None
-    found: tuple[str, ...] = ()
-    if not missing:
+    network: nn.Module | None = None
+    if not row.needs():
         with torch.device("meta"):
             network = row.function(**merged)
-        parameters = sum(weight.numel() for weight in network.parameters())
-        found = places(network, shape)
-    shown = {key: value for key, value in merged.items() if key not in row.preset}
     return Description(
         name=name,
         source=row.source,
-        settings=shown,
-        input_shape=shape,
-        parameters=parameters,
-        places=found,
-        needs=missing,
+        settings={key: value for key, value in merged.items() if key not in row.preset},
+        input_shape=row.input_shape(merged),
+        parameters=None if network is None else sum(weight.numel() for weight in network.parameters()),
+        places=() if network is None else places(network, row.input_shape(merged)),
+        needs=row.needs(),
     )
 
 
-def _image(settings: Mapping[str, Any]) -> tuple[int, ...]:
+def places(network: nn.Module, input_shape: tuple[int, ...]) -> tuple[str, ...]:
+    """List "input" and the modules that run exactly once and return a tensor, in the order in which they finish.
+
+    The network is run on one zero input of the device and dtype of its weights, in evaluation mode, without
+    gradients; its training mode is restored. A container is listed where it finishes: a residual block after its
+    layers.
+    """
+    runs: Counter[str] = Counter()
+    order: list[str] = []
+
+    def record(name: str, output: object) -> None:
+        runs[name] += 1
+        if isinstance(output, Tensor):
+            order.append(name)
+
+    handles = [
+        module.register_forward_hook(lambda _module, _args, output, name=name: record(name, output))
+        for name, module in network.named_modules()
+        if name
+    ]
+    like = next(network.parameters())
+    try:
+        with evaluating(network), torch.no_grad():
+            network(torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return ("input", *(name for name in order if runs[name] == 1))
+
+
+def _image(settings: Settings) -> tuple[int, ...]:
     return (settings["in_channels"], settings["size"], settings["size"])
 
 
-def _vector(settings: Mapping[str, Any]) -> tuple[int, ...]:
+def _vector(settings: Settings) -> tuple[int, ...]:
     return (settings["inputs"],)
 
 
@@ -90,8 +117,8 @@ def _vector(settings: Mapping[str, Any]) -> tuple[int, ...]:
 class _Row:
     function: Callable[..., nn.Module]
     source: str
-    input_shape: Callable[[Mapping[str, Any]], tuple[int, ...]]
-    preset: Mapping[str, Any] = field(default_factory=dict)
+    input_shape: Callable[[Settings], tuple[int, ...]]
+    preset: Settings = field(default_factory=dict)
     needs: Callable[[], str] = str
 
 
@@ -130,13 +157,13 @@ def _row(name: str) -> _Row:
         return _TABLE[name]
     close = difflib.get_close_matches(str(name), _TABLE, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    raise ValueError(f"name is {name!r}, which is no network here: {hint}expected one of {', '.join(_TABLE)}")
+    raise ValueError(f"name is {name!r}, which is not a network: {hint}expected one of {', '.join(_TABLE)}")
 
 
-def _merged(name: str, row: _Row, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(name: str, row: _Row, settings: Settings) -> dict[str, object]:
     defaults = {key: value.default for key, value in inspect.signature(row.function).parameters.items()}
     known = [key for key in defaults if key not in row.preset]
     for key in settings:
         if key not in known:
-            raise ValueError(f"{key!r} is no setting of {name}, expected one of {', '.join(known)}")
+            raise ValueError(f"{key!r} is not a setting of {name}, expected one of {', '.join(known)}")
     return defaults | dict(row.preset) | dict(settings)

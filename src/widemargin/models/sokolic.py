@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from widemargin.models.arguments import check_count, check_flag
-from widemargin.models.chain import Chain
+from widemargin.checks import check_count, check_flag
+from widemargin.models.sequential import SequentialBuilder, convolutional_network
 
 
 def sokolic_mlp(
@@ -35,12 +35,12 @@ def sokolic_mlp(
         check_count(name, value)
     check_count("classes", classes)
     check_flag("classifier_bias", classifier_bias)
-    chain = Chain(channels=inputs)
-    chain.flatten()
+    builder = SequentialBuilder(channels=inputs)
+    builder.flatten()
     for number in range(layers):
-        chain.linear(higher if number else first)
-        chain.add("relu", nn.ReLU())
-    return chain.output(classes, bias=classifier_bias)
+        builder.linear(higher if number else first)
+        builder.add("relu", nn.ReLU())
+    return builder.output(classes, bias=classifier_bias)
 
 
 def sokolic_cnn(
@@ -65,15 +65,14 @@ def sokolic_cnn(
         classes: number of outputs.
         classifier_bias: whether the classifier has a bias; the paper leaves it out "without affecting generality".
     """
-    for name, value in (("in_channels", in_channels), ("size", size), ("layers", layers), ("channels", channels)):
-        check_count(name, value)
-    check_count("classes", classes)
+    check_count("layers", layers)
+    check_count("channels", channels)
     check_flag("classifier_bias", classifier_bias)
-    chain = Chain(channels=in_channels, size=size)
-    for number in range(layers):
-        chain.conv(channels, kernel=5)
-        chain.add("relu", nn.ReLU())
-        if number < 2:
-            chain.pool(2, stride=2)
-    chain.flatten()
-    return chain.output(classes, bias=classifier_bias)
+    return convolutional_network(
+        in_channels=in_channels,
+        size=size,
+        widths=(channels,) * layers,
+        pooled=(1, 2),
+        classes=classes,
+        output_bias=classifier_bias,
+    )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from widemargin.models.arguments import check_count, check_counts
-from widemargin.models.chain import Chain
+from widemargin.checks import check_count, check_counts
+from widemargin.models.sequential import SequentialBuilder
 
 
 def toy_mlp(*, inputs: int = 2, hidden: Sequence[int] = (16, 16), classes: int = 2) -> nn.Sequential:
@@ -21,17 +21,17 @@ def toy_mlp(*, inputs: int = 2, hidden: Sequence[int] = (16, 16), classes: int =
     check_count("inputs", inputs)
     check_counts("hidden", hidden)
     check_count("classes", classes)
-    chain = Chain(channels=inputs)
+    builder = SequentialBuilder(channels=inputs)
     for width in hidden:
-        chain.linear(width)
-        chain.add("relu", nn.ReLU())
-    return chain.output(classes)
+        builder.linear(width)
+        builder.add("relu", nn.ReLU())
+    return builder.output(classes)
 
 
 def elsayed_toy(*, width: int = 32, classes: int = 2) -> nn.Sequential:
     """The "4-layer deep network" on 2-D data of elsayed, Fig. 1b: three ReLU layers of `width` units and the output.
 
-    Source: elsayed, Fig. 1b, which gives no widths; that the output counts as the fourth layer is our reading.
+    Source: elsayed, Fig. 1b, which gives no widths; here the output counts as the fourth layer.
 
     Args:
         width: units of each hidden layer.
