@@ -115,7 +115,7 @@ def _hold_margin(value: losses.MarginLoss, model: nn.Module, x: Tensor, y: Tenso
     """The loss with its denominators, s̄ and H as they are now."""
     with places.watch(model, value.at) as at:
         scores = model(x)
-    lines = margins.linearize(scores, y, at=at, p=value.p, classes=value.classes, read_as=value.scores)
+    lines = margins.linearize(scores, y, at=at, p=value.p, classes=value.classes, read_as=value.read_as)
     return _held(value, model, x, y, lines.difference.detach(), lines.slopes)
 
 
@@ -128,7 +128,7 @@ def _held(
 
     def function() -> Tensor:
         scores = model(x)
-        difference = margins.differences(scores, y, classes=chosen, read_as=value.scores)
+        difference = margins.differences(scores, y, classes=chosen, read_as=value.read_as)
         if value.stabilize:
             total = slow.scale_free_margin_loss(
                 difference, held, slopes, penalties=penalties, steepness=steepness, aggregate=value.aggregate
@@ -218,7 +218,7 @@ MARGINS = [
     _margin("hinge, places, l_1", penalty=losses.Hinge(gamma=(0.7, 0.3, 0.2)), at=PLACES, p=1.0),
     _margin("hinge, all classes, sum", penalty=losses.Hinge(gamma=0.9), classes="all", aggregate="sum", at=PLACES),
     _margin("hinge, all classes, max, l_inf", penalty=losses.Hinge(gamma=0.1), classes="all", p=float("inf")),
-    _margin("hinge, softmax", penalty=losses.Hinge(gamma=0.5), scores="softmax"),
+    _margin("hinge, softmax", penalty=losses.Hinge(gamma=0.5), read_as="softmax"),
     _margin("hinge, cross-entropy", penalty=losses.Hinge(gamma=0.5), cross_entropy=0.3),
     _margin("band", penalty=losses.Band(r=0.6, theta=0.3, mu=0.1)),
     _probed("hinge, all classes estimated, sum", penalty=losses.Hinge(gamma=0.9), aggregate="sum", probes=3, at=PLACES),

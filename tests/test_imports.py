@@ -22,9 +22,9 @@ SOURCE = ROOT / "src" / "widemargin"
 LADDER: tuple[tuple[str, ...], ...] = (
     ("types", "checks", "norms", "modules", "places", "layers", "_autograd", "_cuda", "_io"),
     ("margins",),
+    ("split_backward",),
     ("losses", "regularizers", "optim", "attacks", "geometry", "gp"),
     ("certify", "bounds"),
-    ("split_backward",),
     ("training",),
     ("population",),
     ("control", "integrations"),

@@ -15,12 +15,12 @@ from step_cost.cases import Case
 from widemargin import places
 from widemargin._cuda import runtime
 from widemargin._cuda.graphs import WARM, capture, memory
-from widemargin.losses import MarginLoss
+from widemargin.bench.cases import Case
+from widemargin.losses import MarginLoss, margin_backward
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import differences
 from widemargin.modules import mixing_modules, scores_of
 from widemargin.regularizers import Jacobian
-from widemargin.split_backward.backward import margin_backward
 
 Step = Callable[[], object]
 

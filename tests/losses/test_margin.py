@@ -117,7 +117,7 @@ def test_frozen_statistics_leave_the_weight_gradient_to_flow_through_the_batch()
         ({"p": 0.5}, "p is 0.5, expected a real number in"),
         ({"penalty": Hinge(gamma=(1.0, 2.0))}, "gamma has 2 entries, but at has 1 places"),
         ({"aggregate": "mean"}, "aggregate is 'mean', expected 'max' or 'sum'"),
-        ({"scores": "probabilities"}, "scores is 'probabilities', expected 'logits' or 'softmax'"),
+        ({"read_as": "probabilities"}, "read_as is 'probabilities'"),
         ({"statistics": "none"}, "statistics is 'none', expected 'coupled' or 'frozen'"),
         ({"stabilize": "yes"}, "stabilize is 'yes', expected 'scale-free' or None"),
         ({"cross_entropy": -1.0}, "cross_entropy is -1.0, expected a weight >= 0"),

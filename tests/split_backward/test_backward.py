@@ -37,7 +37,7 @@ FORMS = {
     "band": MarginLoss(penalty=Band(r=3.0, theta=2.0, mu=0.5)),
     "band, printed": MarginLoss(penalty=Band(r=3.0, theta=2.0, mu=0.5), stabilize=None),
     "clip": MarginLoss(penalty=Hinge(gamma=6.0), clip=1.9),
-    "softmax": MarginLoss(penalty=Hinge(gamma=50.0), scores="softmax"),
+    "softmax": MarginLoss(penalty=Hinge(gamma=50.0), read_as="softmax"),
     "l_1": MarginLoss(penalty=Hinge(gamma=1000.0), p=1.0),
     "l_inf": MarginLoss(penalty=Hinge(gamma=1.0), p=float("inf")),
     "places": MarginLoss(penalty=Hinge(gamma=(6.0, 0.2, 5.0)), at=("input", "fc1", "output")),

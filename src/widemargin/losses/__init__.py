@@ -5,22 +5,27 @@ and returns one number per sample.
 """
 
 from widemargin.losses.classification import CrossEntropy, MultiClassHinge, ScoreLoss, SoftHinge
-from widemargin.losses.margin import MarginLoss
+from widemargin.losses.margin import MarginLoss, margin_backward
 from widemargin.losses.penalties import Band, Hinge, Penalty
 from widemargin.losses.presets import large_margin, odn, odn_hinge
+from widemargin.losses.protocol import Loss
 from widemargin.losses.target import Target
+from widemargin.losses.wrapper import Wrapper
 
 __all__ = [
     "Band",
     "CrossEntropy",
     "Hinge",
+    "Loss",
     "MarginLoss",
     "MultiClassHinge",
     "Penalty",
     "ScoreLoss",
     "SoftHinge",
     "Target",
+    "Wrapper",
     "large_margin",
+    "margin_backward",
     "odn",
     "odn_hinge",
 ]

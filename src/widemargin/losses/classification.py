@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,8 @@ class ScoreLoss(abc.ABC):
 class CrossEntropy(ScoreLoss):
     """−log softmax(f)_y; for a binary network log(1 + exp(−f·y)) (odn §4, Xent)."""
 
+    capturable: ClassVar[bool] = True
+
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The cross-entropy of every sample."""
         _check(scores, y)
@@ -45,6 +47,7 @@ class MultiClassHinge(ScoreLoss):
 
     gamma: float = 1.0
     kind: Literal["crammer-singer", "weston-watkins"] = "crammer-singer"
+    capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.kind not in ("crammer-singer", "weston-watkins"):
@@ -64,6 +67,8 @@ class SoftHinge(ScoreLoss):
 
     Errata 2 of odn: as printed the loss is unbounded below. A binary network has the one term softplus(−f·y).
     """
+
+    capturable: ClassVar[bool] = True
 
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The soft hinge of every sample."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,13 @@ from widemargin import norms, places
 from widemargin._autograd import forward_mode
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
+from widemargin.losses.protocol import Loss, fast_backward
 from widemargin.margins import estimation
 from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.output import Classes, Reading, differences
 from widemargin.modules import scores_of
 from widemargin.places import At, BatchStatistics
+from widemargin.split_backward.backward import Backward, split_backward
 from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
 
 
@@ -42,7 +44,7 @@ class MarginLoss:
             slope is then taken exactly: a biased choice, which can miss the largest penalty and never exceeds it.
             Directions are drawn anew in each call from torch's generator of the device.
         aggregate: A_i, the largest penalty over those classes or their sum.
-        scores: f_i as logits or softmax probabilities (elsayed errata 1 and 2: γ of 200 to 20000 belongs to softmax).
+        read_as: f_i as logits or softmax probabilities (elsayed errata 1 and 2: γ of 200 to 20000 belongs to softmax).
         cross_entropy: weight λ of an added cross-entropy term (elsayed errata 7).
         clip: α > 0 caps the penalty of badly misclassified points, which then get no gradient: margins are clipped
             below at γ(1 − α) (elsayed errata 3; its code has 2 by default and 4 for MNIST).
@@ -58,13 +60,14 @@ class MarginLoss:
     classes: Classes = 1
     probes: int | None = None
     aggregate: Literal["max", "sum"] = "max"
-    scores: Reading = "logits"
+    read_as: Reading = "logits"
     cross_entropy: float = 0.0
     clip: float | None = None
     second_order: bool = False
     statistics: BatchStatistics = "coupled"
     stabilize: Literal["scale-free"] | None = "scale-free"
     epsilon: float = 1e-6
+    capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.penalty, Penalty):
@@ -74,8 +77,8 @@ class MarginLoss:
         self.penalty.check_places(len(self.at))
         if self.aggregate not in ("max", "sum"):
             raise ValueError(f"aggregate is {self.aggregate!r}, expected 'max' or 'sum'")
-        if self.scores not in ("logits", "softmax"):
-            raise ValueError(f"scores is {self.scores!r}, expected 'logits' or 'softmax'")
+        if self.read_as not in ("logits", "softmax"):
+            raise ValueError(f"read_as is {self.read_as!r}, expected 'logits' or 'softmax'")
         if self.statistics not in ("coupled", "frozen"):
             raise ValueError(f"statistics is {self.statistics!r}, expected 'coupled' or 'frozen'")
         if self.stabilize not in ("scale-free", None):
@@ -99,6 +102,19 @@ class MarginLoss:
         scores, at, directions = self.forward(model, x, directions=directions)
         return self.of(scores, y, at=at, directions=directions)
 
+    def backward(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Labels,
+        *,
+        scale: float | Tensor = 1.0,
+        memory: int | None = None,
+        is_replayed: bool = False,
+    ) -> Backward:
+        """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `margin_backward`."""
+        return split_backward(model, self, x, y, scale=scale, memory=memory, is_replayed=is_replayed)
+
     def forward(
         self, model: nn.Module, x: Tensor, *, directions: Mapping[str, Tensor] | None = None
     ) -> tuple[Scores, At, Mapping[str, Tensor] | None]:
@@ -119,7 +135,7 @@ class MarginLoss:
         scores = wide(scores)
         if self.probes is None:
             lines = linearize(
-                scores, y, at=at, p=self.p, classes=self.classes, read_as=self.scores, second_order=self.second_order
+                scores, y, at=at, p=self.p, classes=self.classes, read_as=self.read_as, second_order=self.second_order
             )
         else:
             lines = self._probed(scores, y, at, estimation.draw(at, self.probes) if directions is None else directions)
@@ -133,7 +149,7 @@ class MarginLoss:
         return self._scale_free(lines) if self.stabilize else self._printed(lines)
 
     def _probed(self, scores: Tensor, y: Tensor, at: At, directions: Mapping[str, Tensor]) -> Linearization:
-        difference = differences(scores, y, classes=self.classes, read_as=self.scores)
+        difference = differences(scores, y, classes=self.classes, read_as=self.read_as)
         if self.aggregate == "max":
             return choose(difference, self.chosen(difference, at, directions), at=at)
         slopes = estimation.probed(difference, at=at, directions=directions)
@@ -189,6 +205,39 @@ class MarginLoss:
         """`number(place)`, as a float where all places have the same: a tensor would have to be sent to the device."""
         numbers = [float(number(place)) for place in range(len(self.at))]
         return numbers[0] if len(set(numbers)) == 1 else like.new_tensor(numbers)
+
+
+def margin_backward(
+    model: nn.Module,
+    loss: Loss,
+    x: Tensor,
+    y: Labels,
+    *,
+    scale: float | Tensor = 1.0,
+    memory: int | None = None,
+    is_replayed: bool = False,
+) -> Backward:
+    """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, by the cheapest exact method.
+
+    For a `MarginLoss` and its wrappers: the split backward (`split_backward.backward`) where it is exact, autograd's
+    two backward passes elsewhere. Exact means equal up to the rounding of another order of the same operations.
+    Whether samples mix is tested once for each network and form of batch: one more forward pass, of 8 samples.
+
+    Call it under `torch.autocast` as you would call the loss; only the forward pass and the loss run under it.
+
+    Args:
+        model: any network, wrapped or not.
+        loss: a `MarginLoss`, a wrapper of one, or any loss with a `backward` of its own.
+        x: a batch.
+        y: its labels.
+        scale: a factor of the objective: of a GradScaler, or the share of this batch in one whose gradients add up.
+        memory: the most bytes of gradients to keep at once; beyond it two backward passes are taken. None: no limit.
+        is_replayed: the call is, or will be, captured in a CUDA graph, in which launches cost nothing.
+    """
+    backward = fast_backward(loss)
+    if backward is None:
+        raise TypeError(f"loss is a {type(loss).__name__}, expected a MarginLoss, or a loss with a backward method")
+    return backward(model, x, y, scale=scale, memory=memory, is_replayed=is_replayed)
 
 
 def cross_entropy(scores: Scores, y: Labels) -> PerExample:

@@ -33,6 +33,11 @@ class Target:
         """Whether the positions of a batch's samples must be given."""
         return isinstance(self.alpha, tuple)
 
+    @property
+    def capturable(self) -> bool:
+        """Whether the loss may be captured in a CUDA graph: its α may not depend on the batch."""
+        return not self.needs_index
+
     def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, index: Tensor | None = None) -> PerExample:
         """The loss of every sample of a batch."""
         return self.of(scores_of(model(x)), y, index=index)

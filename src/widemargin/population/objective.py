@@ -104,7 +104,7 @@ class Objective:
         first, y = self.losses[0], batch.flat()
         scores, at = stack.scores(batch.x, at=first.at, keys=key, statistics=first.statistics)
         lines = linearize(
-            scores, y, at=at, p=first.p, classes=first.classes, read_as=first.scores, second_order=first.second_order
+            scores, y, at=at, p=first.p, classes=first.classes, read_as=first.read_as, second_order=first.second_order
         )
         by_network = (len(self.losses), -1)
         entropy = cross_entropy(scores, y).view(by_network)
@@ -167,7 +167,7 @@ def _alphas(losses: Sequence[Target], samples: int) -> Tensor:
 
 def _lines(loss: MarginLoss) -> tuple[Any, ...]:
     """What decides which passes a margin loss takes; it may differ in all else."""
-    return loss.at, loss.p, loss.classes, loss.scores, loss.second_order, loss.statistics
+    return loss.at, loss.p, loss.classes, loss.read_as, loss.second_order, loss.statistics
 
 
 def _one_by_one(stack: Stack, batch: Batch, functions: Sequence[Any], key: Tensor | None, streams: Streams) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -37,6 +38,7 @@ class JacobianFrobenius:
     projections: int | None = 1
     at: str = places.INPUT
     statistics: BatchStatistics = "coupled"
+    capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -56,6 +56,7 @@ class Jacobian:
     at: str = places.INPUT
     normalize: bool = True
     statistics: BatchStatistics = "coupled"
+    capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -32,6 +33,7 @@ class WeightDecay:
 
     weight: float
     layers: tuple[str, ...] | None = None
+    capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
@@ -69,6 +71,7 @@ class ClassifierPenalty:
 
     weight: float
     layer: str | None = None
+    capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin._cuda.deferred_checks import looked_at
-from widemargin.losses.margin import MarginLoss
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
 from widemargin.modules import unwrap
@@ -34,6 +33,7 @@ from widemargin.places import At
 from widemargin.split_backward import reasons
 from widemargin.split_backward import weight_gradients as shortcuts
 from widemargin.split_backward.graph import Factors, Graph, Layout, Use, graph_of
+from widemargin.split_backward.protocol import SplitLoss
 from widemargin.split_backward.sample_layouts import Layouts, layouts_of
 from widemargin.types import Labels, PerClass, PerExample
 
@@ -54,7 +54,7 @@ _little: WeakKeyDictionary[nn.Module, dict[Any, str]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Backward:
-    """What `margin_backward` did: the loss of every sample, which way it went, and why; its repr is one line."""
+    """What a fast backward did: the loss of every sample, which way it went, and why; its repr is one line."""
 
     values: PerExample
     way: Literal["split", "two"]
@@ -64,9 +64,9 @@ class Backward:
         return f"{'split backward' if self.way == 'split' else 'two backwards'}: {self.reason}"
 
 
-def margin_backward(
+def split_backward(
     model: nn.Module,
-    loss: MarginLoss,
+    loss: SplitLoss,
     x: Tensor,
     y: Labels,
     *,
@@ -74,25 +74,7 @@ def margin_backward(
     memory: int | None = None,
     is_replayed: bool = False,
 ) -> Backward:
-    """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, by the cheapest way that is exact.
-
-    The split backward (above) where it is exact, two backwards as autograd takes them elsewhere. Exact means equal up
-    to the rounding of another order of the same operations. That samples do not mix is tried out on a few of them when
-    a network is first seen in this form (`training.backward_check`): one more forward pass, of 8 samples.
-
-    Call it under `torch.autocast` as you would call the loss; only the forward pass and the loss run under it.
-
-    Args:
-        model: any network, wrapped or not.
-        loss: the margin loss.
-        x: a batch.
-        y: its labels.
-        scale: a factor of the objective: of a GradScaler, or the share of this batch in one whose gradients add up.
-        memory: at most so many bytes of gradients are kept at once, else it is two backwards; None: no limit.
-        is_replayed: a CUDA graph is, or will be, made of this call: launches will cost nothing.
-    """
-    if not isinstance(loss, MarginLoss):
-        raise TypeError(f"loss is a {type(loss).__name__}, expected a MarginLoss")
+    """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `losses.margin_backward`."""
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory is {memory!r}, expected None or a number of bytes >= 0")
     why_not = _never(unwrap(model), loss, memory)
@@ -110,7 +92,7 @@ def margin_backward(
         held = [None if use.is_summed else use.hold() for use in graph.uses]
         retain = any(one is None and use.needs_node for one, use in zip(held, graph.uses))
         with torch.autocast(x.device.type, enabled=False):
-            d = differences(scores, look.labels, classes=loss.classes, read_as=loss.scores)
+            d = differences(scores, look.labels, classes=loss.classes, read_as=loss.read_as)
             if loss.probes is not None:
                 d = d.gather(1, loss.chosen(d, at, directions)[loss.at[0]])
         values, weights, kept = _first_pass(loss, d, at, graph, scale, retain)
@@ -120,7 +102,7 @@ def margin_backward(
     return Backward(values=values, way="split", reason=reason)
 
 
-def _never(model: nn.Module, loss: MarginLoss, memory: int | None) -> str | None:
+def _never(model: nn.Module, loss: SplitLoss, memory: int | None) -> str | None:
     """Why the loss or the network, as they are, rule the split out; or None."""
     if (reason := reasons.of_loss(loss)) is not None:
         return reason
@@ -138,7 +120,7 @@ def _never(model: nn.Module, loss: MarginLoss, memory: int | None) -> str | None
 
 def _split(
     model: nn.Module,
-    loss: MarginLoss,
+    loss: SplitLoss,
     x: Tensor,
     y: Labels,
     scores: Tensor,
@@ -196,7 +178,7 @@ def _name(model: nn.Module, leaf: Tensor) -> str:
 
 
 def _first_pass(
-    loss: MarginLoss, d: PerClass, at: At, graph: Graph, scale: float | Tensor, retain: bool
+    loss: SplitLoss, d: PerClass, at: At, graph: Graph, scale: float | Tensor, retain: bool
 ) -> tuple[PerExample, PerExample, list[list[Tensor | None]]]:
     """The values of the loss, c_k, and what is kept at every use of `graph` of the gradients of d_k that arrive."""
     zeros = [at[name] for name in at]

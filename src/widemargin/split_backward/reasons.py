@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from widemargin.losses.margin import MarginLoss
 from widemargin.modules import mixing_modules
+from widemargin.split_backward.protocol import SplitLoss
 from widemargin.types import is_binary
 
 
-def of_loss(loss: MarginLoss) -> str | None:
+def of_loss(loss: SplitLoss) -> str | None:
     """Because its gradient at the scores is no number times the direction of its slopes."""
     if loss.cross_entropy:
         return "the loss has a cross-entropy term, a second direction at the scores"
@@ -18,7 +18,7 @@ def of_loss(loss: MarginLoss) -> str | None:
     return None
 
 
-def of_classes(loss: MarginLoss, scores: Tensor) -> str | None:
+def of_classes(loss: SplitLoss, scores: Tensor) -> str | None:
     """Because there are several such directions; probes choose one class."""
     others = 1 if is_binary(scores) or loss.probes is not None else scores.shape[1] - 1
     if (count := others if loss.classes == "all" else min(loss.classes, others)) > 1:

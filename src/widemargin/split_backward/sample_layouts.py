@@ -30,6 +30,7 @@ from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin.margins.output import differences
 from widemargin.modules import scores_of, unwrap
 from widemargin.split_backward.graph import Graph, Layout, Spreads, Use, graph_of
+from widemargin.split_backward.protocol import SplitLoss
 
 WEIGHTS = (1.0, -2.0, 0.5, -1.0, 2.0, -0.5, 4.0, -0.25)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
@@ -60,19 +61,19 @@ class Layouts:
         return chosen
 
 
-def layouts_of(model: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
+def layouts_of(model: nn.Module, loss: SplitLoss, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
     """The layouts of `graph`, or in words why there are none; a network is tried once for each form of its graph."""
     network, few = unwrap(model), min(len(x), len(WEIGHTS))
     form = tuple((use.outputs, len(use.leaves)) for use in graph.uses)
     modes = tuple(module.training for module in network.modules())
-    key = graph.names, form, modes, loss.at, loss.scores, loss.probes is None, few, x.shape[1:]
+    key = graph.names, form, modes, loss.at, loss.read_as, loss.probes is None, few, x.shape[1:]
     known = _seen.setdefault(network, {})
     if key not in known:
         known[key] = _try(network, loss, x[:few].detach().requires_grad_(x.requires_grad), y[:few], graph)
     return known[key]
 
 
-def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
+def _try(network: nn.Module, loss: SplitLoss, x: Tensor, y: Tensor, graph: Graph) -> Layouts | str:
     with preserve_rng(x.device):
         tensors = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
         tensors |= drawn(dict(network.named_parameters()), x.device)
@@ -86,7 +87,7 @@ def _try(network: nn.Module, loss: Any, x: Tensor, y: Tensor, graph: Graph) -> L
     few = graph_of(scores, list(at.values()))
     if few.names != graph.names or len(few.uses) != len(graph.uses):
         return f"the graph of {len(x)} samples on trial is another one"
-    difference = differences(scores, y, classes=1, read_as=loss.scores)
+    difference = differences(scores, y, classes=1, read_as=loss.read_as)
     edges = [edge for use in few.uses for edge in use.edges]
     weights = torch.tensor(WEIGHTS[: len(x)], device=x.device, dtype=difference.dtype)
     with _runs(network) as ran, torch.autocast(x.device.type, enabled=False):

@@ -6,7 +6,8 @@ result.model, result.history.series("distance at input")
 
 from __future__ import annotations
 
-from widemargin.split_backward.backward import Backward, margin_backward
+from widemargin.losses.margin import margin_backward
+from widemargin.split_backward.backward import Backward
 from widemargin.training.fit import Fit, fit
 from widemargin.training.history import History, Row
 from widemargin.training.optimizers import Adam, Nero, RmsProp, Sgd

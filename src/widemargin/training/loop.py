@@ -17,9 +17,8 @@ from widemargin._cuda.runtime import is_recording
 from widemargin._io.progress import track
 from widemargin.checks import check_scores_and_labels
 from widemargin.data import batches, load
-from widemargin.losses.margin import MarginLoss
+from widemargin.losses.margin import MarginLoss, margin_backward
 from widemargin.modules import evaluating
-from widemargin.split_backward.backward import margin_backward
 from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Place, source
 from widemargin.training.config import Outcome, Position, Task

@@ -1,0 +1,99 @@
+"""The protocol of losses, and functions that read its optional attributes.
+
+A loss is any callable `loss(model, x, y) -> [batch]`. It may also have
+
+- `backward(model, x, y, *, scale, memory, is_replayed) -> Backward`: a cheaper exact way to its gradients;
+- `at` and `p`: the places and the norm of its margins, which `fit` logs;
+- `needs_index`: it is called with `index=`, the positions of the samples in the training set;
+- `capturable`: its passes may be captured in a CUDA graph (no device sync, no random numbers of the CPU);
+- `wrapped`: the loss that it wraps, whose `at` and `p` are logged (`losses.Wrapper` forwards everything).
+
+The rest of the package reads these attributes through the functions below.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from widemargin.split_backward.backward import Backward
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """A loss of every sample of a batch."""
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, /) -> Tensor:
+        """One number per sample."""
+        ...
+
+
+@runtime_checkable
+class FastBackward(Protocol):
+    """The method `backward` of a loss."""
+
+    def __call__(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        scale: float | Tensor = 1.0,
+        memory: int | None = None,
+        is_replayed: bool = False,
+    ) -> Backward:
+        """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds."""
+        ...
+
+
+def fast_backward(loss: object) -> FastBackward | None:
+    """The `backward` of `loss`, or None where its gradients are autograd's."""
+    backward: FastBackward | None = _own(loss, "backward")
+    return backward
+
+
+def places_of(loss: object) -> tuple[str, ...] | None:
+    """The places of the margins of `loss`, or None where it has no margins."""
+    at: tuple[str, ...] | None = getattr(innermost(loss), "at", None)
+    return None if norm_of(loss) is None else at
+
+
+def norm_of(loss: object) -> float | None:
+    """The norm p of the margins of `loss`, or None where it has no margins."""
+    inner = innermost(loss)
+    p: float | None = getattr(inner, "p", None)
+    return p if hasattr(inner, "at") else None  # a p alone is a setting of something else
+
+
+def needs_index(loss: object) -> bool:
+    """Whether `loss` is called with the positions of the samples in the training set."""
+    return bool(getattr(loss, "needs_index", False))
+
+
+def is_capturable(part: object) -> bool:
+    """Whether the passes of a loss or regularizer may be captured in a CUDA graph."""
+    return bool(_own(part, "capturable"))
+
+
+def innermost(loss: object) -> object:
+    """`loss` without its wrappers."""
+    while (inner := getattr(loss, "wrapped", None)) is not None:
+        loss = inner
+    return loss
+
+
+def values_of(loss: Loss, model: nn.Module, x: Tensor, y: Tensor, index: Tensor | None = None) -> Tensor:
+    """`loss(model, x, y)`, with the positions `index` of the samples where the loss needs them."""
+    return loss(model, x, y, index=index) if needs_index(loss) else loss(model, x, y)  # type: ignore[call-arg]
+
+
+def _own(loss: object, name: str) -> Any:
+    """The attribute `name` of `loss`, or None where it was inherited together with a value that `loss` overrides."""
+    if name not in getattr(loss, "__dict__", {}):
+        for cls in type(loss).__mro__:
+            if name in vars(cls):
+                break
+            if vars(cls).keys() & {"__call__", "of"}:
+                return None
+    return getattr(loss, name, None)
