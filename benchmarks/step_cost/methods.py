@@ -15,7 +15,6 @@ from step_cost.cases import Case
 from widemargin import places
 from widemargin._cuda import runtime
 from widemargin._cuda.graphs import WARM, capture, memory
-from widemargin.bench.cases import Case
 from widemargin.losses import MarginLoss, margin_backward
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import differences
