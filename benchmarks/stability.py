@@ -1,4 +1,4 @@
-"""Do margin losses train wherever cross-entropy trains? The grid behind docs/stability.md and results/stability.json.
+"""Stability grid of margin losses against cross-entropy (docs/methods/stability.md, results/stability.json).
 
     python benchmarks/stability.py --device cuda --workers 12        # the whole grid, minutes
     python benchmarks/stability.py --small                            # a corner of it, on a CPU, into runs/

@@ -1,19 +1,28 @@
-"""What the pages say is true: their code runs, their links lead somewhere, and the tree of the README is the tree."""
+"""The pages: their code runs, their links lead somewhere, and the reference holds every public name."""
 
 from __future__ import annotations
 
+import importlib
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+import widemargin
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+REFERENCE = DOCS / "reference"
+WIDEST = 88  # characters of code that the page shows without scrolling sideways
 
 
 def page_name(page: Path) -> str:
@@ -43,6 +52,32 @@ def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"^\s*make ([a-z-]+)|`make ([a-z-]+)`", page.read_text(), re.MULTILINE))
     assert {first or second for first, second in named} <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_code_fits_the_page(page: Path) -> None:
+    lines = [line for _, _, text in blocks(page.read_text()) for line in text.splitlines()]
+    assert [line for line in lines if len(line) > WIDEST] == []
+
+
+def test_every_public_name_has_a_reference_page() -> None:
+    """Each package of `widemargin.__all__` has a page, and each exported module a directive on it."""
+    assert [name for name in public_names() if not is_documented(name)] == []
+
+
+@pytest.mark.skipif(find_spec("mkdocstrings_handlers") is None, reason="needs the extra docs")
+def test_every_public_name_is_in_the_built_reference(tmp_path: Path) -> None:
+    """The site is built with broken links as errors, and each public name has an anchor on it."""
+    settings = tmp_path / "zensical.toml"
+    for name in ("docs", "src"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    settings.write_text((ROOT / "zensical.toml").read_text())
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    html = "".join(page.read_text() for page in (tmp_path / "site" / "reference").glob("*.html"))
+    missing = [name for name in public_names() if f'id="{name}"' not in html and name not in directives()]
+    assert missing == [], "a public name without a docstring is not rendered"
 
 
 def test_the_readme_has_one_example_of_ten_lines() -> None:
@@ -77,6 +112,37 @@ def test_blocks_links_and_trees_are_found() -> None:
     assert list(links(page)) == ["y.md"]
     assert list(tree(page)) == ["src", "src/a.py", "src/b", "src/b/c.py", "d.md"]
     assert list(pages_of([{"A": "a.md"}, {"B": [{"C": "c.md"}, "d.md"]}])) == ["a.md", "c.md", "d.md"]
+
+
+def public_names() -> list[str]:
+    """The names in `__all__` of the package and of every public package in it."""
+    return [f"{module.__name__}.{name}" for module in public_modules() for name in names_of(module)]
+
+
+def public_modules() -> Iterator[ModuleType]:
+    """`widemargin`, and what `widemargin.__all__` and the navigation hold of its packages."""
+    yield widemargin
+    for page in sorted(REFERENCE.glob("[!i]*.md")):
+        yield importlib.import_module(f"widemargin.{page.stem}")
+
+
+def names_of(module: ModuleType) -> list[str]:
+    return [name for name in getattr(module, "__all__", ()) if not name.startswith("__")]
+
+
+def is_documented(name: str) -> bool:
+    """Whether a directive covers this name: a module needs its own, other names that of their package."""
+    package, _, last = name.rpartition(".")
+    value = getattr(importlib.import_module(package), last)
+    if isinstance(value, ModuleType):
+        return value.__name__ in directives()
+    return package in directives() and (not callable(value) or bool(value.__doc__))
+
+
+def directives() -> set[str]:
+    """What the reference pages ask mkdocstrings for."""
+    pages = (page.read_text() for page in REFERENCE.glob("*.md"))
+    return {name for text in pages for name in re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)}
 
 
 def blocks(text: str) -> Iterator[tuple[int, str, str]]:

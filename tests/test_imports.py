@@ -1,4 +1,4 @@
-"""Imports go one way (docs/design.md), and `import widemargin` stays cheap."""
+"""Imports go one way (docs/project/design.md), and `import widemargin` stays cheap."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_the_public_names_are_few_sorted_and_resolve() -> None:
 def violations(graph: Graph) -> list[str]:
     """One sentence for each import, room or ring that the order does not allow."""
     said = [
-        f"{room} has no place in the order: add it to LADDER or BESIDE, and to docs/design.md"
+        f"{room} has no place in the order: add it to LADDER or BESIDE, and to docs/project/design.md"
         for room in sorted({room_of(module) for module in graph} - RUNG.keys() - BESIDE.keys())
     ]
     edges: dict[str, set[str]] = {}

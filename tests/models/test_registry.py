@@ -169,7 +169,7 @@ def test_every_place_runs_once_and_its_tensor_reaches_the_scores(entry: zoo.Entr
 
 
 def test_the_table_of_the_docs_is_the_table() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "methods" / "networks.md").read_text()
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 5
     ]

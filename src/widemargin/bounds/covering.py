@@ -61,6 +61,7 @@ class Measured:
 
 
 Covering: TypeAlias = GaussianMixture | SparseDictionary | Measured
+"""A model of the data whose covering number is known or counted."""
 
 
 def largest(x: Tensor) -> float:

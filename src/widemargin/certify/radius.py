@@ -20,6 +20,7 @@ from widemargin.geometry.steps import Slopes
 from widemargin.types import Labels, PerClass, PerExample
 
 Method: TypeAlias = Literal["crown", "crown-ibp", "ibp"]
+"""Name of a relaxation: the first is the tightest and the slowest."""
 
 FULL_UNITS = 512
 """Up to so many units before an activation, `method="crown"` bounds each of them by a backward pass of its own."""
