@@ -1,4 +1,4 @@
-"""Averages of many functions: draws from the posterior, and networks that were trained."""
+"""Ensembles: averages of draws from the posterior, and of trained networks."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.checks import check_finite, check_scores_and_labels
-from widemargin.gp.arguments import check_count, check_signs
-from widemargin.gp.posterior import Posterior
+from widemargin.checks import check_count, check_finite, check_scores_and_labels
+from widemargin.gp.posterior import Posterior, check_labels
 
 
 @torch.no_grad()
 def ensemble(posterior: Posterior, members: int, *, seed: int, draws: int = 1) -> Float64[Tensor, "draws test"]:
     """Predictions of `draws` ensembles, each the average of `members` functions drawn from the posterior.
 
-    An average of m draws follows N(γ·C_1, σ^{2L}·C_2/m) (farhang (3)), from which it is drawn at once. The same seed
+    An average of m draws follows N(γ·C_1, σ^{2L}·C_2/m) (farhang (3)) and is drawn from it directly. The same seed
     gives the same Gaussian numbers on every device and for every margin, scale and number of members.
     """
     if not isinstance(posterior, Posterior):
-        raise TypeError(f"posterior is a {type(posterior).__name__}, expected what gp.posterior returns")
-    check_count(members, "members")
-    check_count(draws, "draws")
-    check_count(seed, "seed", least=0)
+        raise TypeError(f"posterior is a {type(posterior).__name__}, expected the result of gp.posterior")
+    check_count("members", members)
+    check_count("draws", draws)
+    check_count("seed", seed, least=0)
     root = posterior.c2_root
     noise = torch.randn(draws, len(root), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     scale = posterior.sigma**posterior.depth / math.sqrt(members)
@@ -36,13 +35,13 @@ def ensemble(posterior: Posterior, members: int, *, seed: int, draws: int = 1) -
 
 @torch.no_grad()
 def expected_accuracy(posterior: Posterior, labels: Shaped[Tensor, " test"], members: int) -> float:
-    """The accuracy to expect of the sign of an average of `members` draws: mean of Φ(y·√m·γC_1/(σ^L·√C_2)).
+    """Expected accuracy of the sign of an average of `members` draws: mean of Φ(y·√m·γC_1/(σ^L·√C_2)).
 
-    The expectation, over draws from farhang's (3), of the share of test points with y·prediction > 0; what Fig. 6
-    (right) shows, without the noise of a finite number of draws. Φ is the standard normal distribution function.
+    The expectation, over draws from farhang's (3), of the share of test points with y·prediction > 0; Fig. 6 (right)
+    without the noise of a finite number of draws. Φ is the standard normal distribution function.
     """
-    check_count(members, "members")
-    check_signs(labels, len(posterior.c1), "labels", "the posterior's test_x")
+    check_count("members", members)
+    check_labels(labels, len(posterior.c1), "labels", "the posterior's test_x")
     signal = labels.to(posterior.c1) * posterior.mean * math.sqrt(members)
     deviation = posterior.variance.sqrt()
     certain = (signal > 0).to(torch.float64)
@@ -51,7 +50,7 @@ def expected_accuracy(posterior: Posterior, labels: Shaped[Tensor, " test"], mem
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ensemble:
-    """Networks averaged: what they say together, and how far they are apart.
+    """Average and spread of an ensemble of networks.
 
     Attributes:
         mean: the averaged predictions, [n] or [n, classes].
@@ -65,7 +64,7 @@ class Ensemble:
 
     @property
     def relative_spread(self) -> float:
-        """√(mean squared spread / mean squared prediction): near 0 where the members are one function."""
+        """√(mean squared spread / mean squared prediction): near 0 where all members are the same function."""
         return math.sqrt(float(self.spread.square().mean() / self.mean.square().mean()))
 
 
@@ -78,13 +77,13 @@ def finite_ensemble(
 ) -> Ensemble:
     """The average and the spread of trained networks, and the accuracy of averaging m of them (farhang §6.2, §7.3).
 
-    Outputs are averaged, then decided: by sign for [members, n] or [members, n, 1] and labels ±1.0, by the largest
-    score for [members, n, classes] and class indices; an average of 0, or two largest scores, are wrong.
-    For each m, the members are cut, in order, into ⌊members/m⌋ groups of m, a remainder being left out, and the
+    The averaged outputs are classified by sign for [members, n] or [members, n, 1] and labels ±1.0, by the largest
+    score for [members, n, classes] and class indices; an average of 0 and a tie of the largest scores count as wrong.
+    For each m, the members are divided, in order, into ⌊members/m⌋ groups of m, without the remainder, and the
     accuracies of the groups' averages are averaged.
 
-    Members trained to a small normalized margin keep a spread that is large against their outputs; those trained to a
-    large one collapse onto one function, and their spread says nothing about uncertainty (§7.3).
+    Members trained to a small normalized margin have a spread that is large relative to their outputs; those trained
+    to a large one collapse onto one function, and their spread does not measure uncertainty (§7.3).
 
     Args:
         predictions: outputs of the members at the same n points.
@@ -97,7 +96,7 @@ def finite_ensemble(
     members = len(predictions)
     sizes = [2**k for k in range(members.bit_length())] if sizes is None else list(sizes)
     for index, size in enumerate(sizes):
-        check_count(size, f"sizes[{index}]")
+        check_count(f"sizes[{index}]", size)
         if size > members:
             raise ValueError(f"sizes[{index}] is {size}, but predictions has {members} members")
     if labels is not None:

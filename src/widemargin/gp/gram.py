@@ -1,4 +1,4 @@
-"""The Gram matrix of the training points and its Cholesky factor, in the memory of one matrix."""
+"""The Cholesky factor of the training points' Gram matrix, computed in the memory of one matrix."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from torch import Tensor
 
 from widemargin.gp.kernel import kernel_into
 
-PANEL = 512  # rows of the Gram matrix that are computed at once
+PANEL = 512  # rows of the Gram matrix computed at once
 
 
 def factor(unit: Float64[Tensor, "n d0"], depth: int, jitter: float) -> Float64[Tensor, "n n"]:
-    """L with L·Lᵀ = Σ̂_XX + jitter·I, lower triangular; an error where that matrix is singular to rounding.
+    """L with L·Lᵀ = Σ̂_XX + jitter·I, lower triangular; raises where that matrix is singular to rounding.
 
-    One matrix of n² numbers is allocated: only a triangle of the Gram matrix is computed, and it is factored where it
-    lies. A pivot is the variance of a point given those before it, at most 1 + jitter; below `smallest_pivot` it is
-    mostly rounding, and what is solved with it would be noise.
+    One matrix of n² numbers is allocated: one triangle of the Gram matrix is computed and factored in place. A pivot
+    is the variance of a point given those before it, at most 1 + jitter; below `smallest_pivot` it is mostly rounding,
+    and the solution would be noise.
     """
     n = len(unit)
     least = smallest_pivot(n)
-    if jitter < least:  # what can be seen before the work
-        _refuse(duplicates(unit), jitter)
+    if jitter < least:  # these failures are detected without computing the matrix
+        _raise_duplicates(duplicates(unit), jitter)
         if depth == 1 and n > unit.shape[1]:
-            _explain(unit, depth, jitter, unit.shape[1])
+            _raise_singular(unit, depth, jitter, unit.shape[1])
     matrix = torch.empty(n, n, dtype=torch.float64, device=unit.device)
     for start in range(0, n, PANEL):
         stop = min(start + PANEL, n)
         kernel_into(matrix[start:stop, start:], unit[start:stop], unit[start:], depth)
     matrix.diagonal().fill_(1.0 + jitter)
-    lower = matrix.mT  # LAPACK's order of columns, in which the factor replaces the matrix without a copy
+    lower = matrix.mT  # column-major, as LAPACK factors in place without a copy
     info = torch.empty((), dtype=torch.int32, device=unit.device)
     torch.linalg.cholesky_ex(lower, out=(lower, info))
     pivots = lower.diagonal().square()
     failed = int(info) - 1 if int(info) > 0 else int(pivots.argmin())
     if int(info) > 0 or float(pivots[failed]) < least:
         del matrix, lower
-        _explain(unit, depth, jitter, failed)
+        _raise_singular(unit, depth, jitter, failed)
     return lower
 
 
 def smallest_pivot(n: int) -> float:
-    """The pivot below which the Gram matrix of n points is called singular."""
+    """The pivot below which the Gram matrix of n points counts as singular."""
     return max(1e-12, n * torch.finfo(torch.float64).eps)
 
 
 def duplicates(unit: Float64[Tensor, "n d0"]) -> list[tuple[int, int]]:
     """Pairs of indices of the same point, the smaller first, each point paired with one copy of it.
 
-    Found as neighbours in the order of their products with a random direction, so no pairs of all points are formed.
+    Duplicates are neighbours in the order of their products with a random direction, so not all pairs are compared.
     """
     direction = torch.randn(unit.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     keys, order = (unit @ direction.to(unit.device)).sort(stable=True)
@@ -59,7 +59,7 @@ def duplicates(unit: Float64[Tensor, "n d0"]) -> list[tuple[int, int]]:
     return sorted((int(i), int(j)) for i, j in pairs.tolist())
 
 
-def _refuse(pairs: list[tuple[int, int]], jitter: float) -> None:
+def _raise_duplicates(pairs: list[tuple[int, int]], jitter: float) -> None:
     if pairs:
         more = f" (the first of {len(pairs)} such pairs)" if len(pairs) > 1 else ""
         raise ValueError(
@@ -68,15 +68,15 @@ def _refuse(pairs: list[tuple[int, int]], jitter: float) -> None:
         )
 
 
-def _explain(unit: Tensor, depth: int, jitter: float, failed: int) -> None:
-    """Raise with the nearest point to `failed` if the two are one to rounding, and with what else may be the reason."""
+def _raise_singular(unit: Tensor, depth: int, jitter: float, failed: int) -> None:
+    """Raise with the reason: the nearest point equals `failed` to rounding, or the points are dependent."""
     distance = (unit - unit[failed]).norm(dim=1)
     distance[failed] = torch.inf
     nearest = int(distance.argmin())
     if len(unit) > 1 and float(distance[nearest]) ** 2 / 2 <= smallest_pivot(len(unit)):
-        _refuse([(min(nearest, failed), max(nearest, failed))], jitter)
+        _raise_duplicates([(min(nearest, failed), max(nearest, failed))], jitter)
     few = f", at which no more than d_0 = {unit.shape[1]} points are independent" if depth == 1 else ""
     raise ValueError(
-        f"the Gram matrix of train_x is singular to float64's rounding at index {failed} with jitter = {jitter:g} and "
+        f"train_x has a Gram matrix that is singular in float64 at index {failed} with jitter = {jitter:g} and "
         f"depth {depth}{few}: pass a larger jitter, such as {max(1e-6, 100 * jitter):g}"
     )

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.gp.arguments import check_count, check_pair, on_sphere
+from widemargin.checks import check_count
 
-# Numbers of a matrix that are taken through all layers at once. A thread of a CPU gets the fewest that PyTorch gives
-# one, so that a piece and its scratch stay in the cache, which halves the time; a GPU wants larger pieces.
+# Entries of a matrix that pass through all layers at once. On a CPU, a piece and its scratch fit in the cache, which
+# halves the time; a GPU needs larger pieces.
 PIECE_PER_THREAD = 2**15
 PIECE_GPU = 2**25
+OFF_SPHERE = 1e-5  # float32 data projected to the sphere lie about 1e-7 off it
 
 
 @torch.no_grad()
@@ -27,18 +28,29 @@ def kernel(x1: Float[Tensor, "n ..."], x2: Float[Tensor, "m ..."], depth: int) -
     Erratum: the paper prints a plain ReLU, for which E[φφ] is h/2. The kernel belongs to φ = √2·ReLU, that of
     `models.farhang_mlp`.
 
-    Assumes samples on the sphere of radius √d_0 (`wm.data.to_sphere`); others are an error. Images are flattened. The
-    absolute error is about 1e-16 per layer, at t = ±1 as elsewhere; no gradients flow through it.
+    Assumes samples on the sphere of radius √d_0 (`wm.data.to_sphere`) and raises otherwise. Images are flattened. The
+    absolute error is about 1e-16 per layer, at t = ±1 as elsewhere. No gradients are computed.
 
     Args:
         x1: samples [n, d_0] or [n, ...], of any floating dtype.
         x2: samples of the same length on the same device.
         depth: number L of weight matrices.
     """
-    check_count(depth, "depth")
-    unit1, unit2 = on_sphere(x1, "x1"), on_sphere(x2, "x2")
-    check_pair(unit1, unit2, ("x1", "x2"))
+    check_count("depth", depth)
+    unit1, unit2 = unit_pair(x1, x2, ("x1", "x2"))
     return compose_(unit1 @ unit2.T, depth)
+
+
+def unit_pair(
+    x1: Shaped[Tensor, "n ..."], x2: Shaped[Tensor, "m ..."], names: tuple[str, str]
+) -> tuple[Float64[Tensor, "n d0"], Float64[Tensor, "m d0"]]:
+    """x/‖x‖₂ in float64 of two sets of samples on the same sphere, or a one-line error with the argument's name."""
+    unit1, unit2 = _unit(x1, names[0]), _unit(x2, names[1])
+    if unit1.shape[1] != unit2.shape[1]:
+        raise ValueError(f"{names[1]} has d_0 = {unit2.shape[1]}, but {names[0]} has d_0 = {unit1.shape[1]}")
+    if unit1.device != unit2.device:
+        raise ValueError(f"{names[1]} is on {unit2.device}, but {names[0]} is on {unit1.device}")
+    return unit1, unit2
 
 
 def kernel_into(
@@ -50,7 +62,7 @@ def kernel_into(
 
 
 def compose_(t: Float64[Tensor, "n m"], depth: int) -> Float64[Tensor, "n m"]:
-    """h∘⋯∘h(t), `depth` − 1 times, in place and piece by piece, after rounding beyond ±1 is cut off.
+    """h∘⋯∘h(t), `depth` − 1 times, in place and piece by piece, after clamping t to [−1, 1].
 
     In the form h(t) = max(t, 0) + g(|t|)/π with g(a) = √((1−a)(1+a)) − a·arccos a ≥ 0: near 1, where h(t) is t plus a
     small number, it loses no digits to π/π; near −1, where h is small, it subtracts angles of the size of π − arccos t
@@ -74,3 +86,33 @@ def compose_(t: Float64[Tensor, "n m"], depth: int) -> Float64[Tensor, "n m"]:
             part.add_(g, alpha=1.0 / math.pi)
             size = part  # h ≥ 0: from the second layer on, a is t
     return t
+
+
+def _unit(x: Shaped[Tensor, "n ..."], name: str) -> Float64[Tensor, "n d0"]:
+    """x/‖x‖₂ in float64, of samples on the sphere of radius √d_0.
+
+    Dividing by the norm removes rounding off the sphere, so that the kernel of float32 data is positive semi-definite
+    to the rounding of float64.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__}, expected a tensor [n, d_0]")
+    if not x.is_floating_point():
+        raise TypeError(f"{name} has dtype {x.dtype}, expected a floating-point tensor")
+    if x.requires_grad:
+        raise ValueError(f"{name} requires gradients, which the kernel does not compute: pass {name}.detach()")
+    if x.ndim < 2 or x.numel() == 0:
+        raise ValueError(f"{name} has shape {list(x.shape)}, expected [n, d_0] with n and d_0 >= 1")
+    if x.device.type == "mps":
+        raise ValueError(f"{name} is on {x.device}, which has no float64: move it to the CPU")
+    rows = x.flatten(1).to(torch.float64)
+    norms = torch.linalg.vector_norm(rows, dim=1)
+    radius = math.sqrt(rows.shape[1])
+    tolerance = radius * max(OFF_SPHERE, torch.finfo(x.dtype).eps)
+    off = (~((norms - radius).abs() <= tolerance)).nonzero()
+    if len(off):
+        index = int(off[0])
+        raise ValueError(
+            f"{name} has norm {norms[index].item():.6g} at index {index}, expected √d_0 = {radius:.6g}: "
+            f"project it with wm.data.to_sphere"
+        )
+    return rows / norms.unsqueeze(1)

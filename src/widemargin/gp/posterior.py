@@ -1,4 +1,4 @@
-"""The posterior of the NN-GP model, given labels scaled to a margin, in closed form."""
+"""Closed-form posterior of the NN-GP model, given labels scaled to a margin."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.gp.arguments import check_count, check_number, check_pair, check_scale, check_signs, on_sphere
+from widemargin.checks import check_count, check_number, check_signs
 from widemargin.gp.gram import factor
-from widemargin.gp.kernel import kernel_into
+from widemargin.gp.kernel import kernel_into, unit_pair
 
-TEST_POINTS = 1024  # test points that are solved for at once where the covariance is not asked for
-NEGATIVE = 1e-8  # how far below 0 rounding may take a variance, of a prior variance of 1
+TEST_POINTS = 1024  # test points solved for at once without the covariance
+NEGATIVE = 1e-8  # tolerated negative variance due to rounding, for a prior variance of 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Posterior:
-    """N(γ·C_1, σ^{2L}·C_2), what interpolating (X, γ·Y) leaves of the prior at the test points (farhang §6.1–6.2).
+    """N(γ·C_1, σ^{2L}·C_2): the prior at the test points given the labels γ·Y of X (farhang §6.1–6.2).
 
     Attributes:
         c1: C_1 = Σ̂_xX Σ̂_XX⁻¹ Y, the mean for margin 1.
         c2_diagonal: the diagonal of C_2, the variances for σ = 1.
-        c2: C_2 = Σ̂_xx − Σ̂_xX Σ̂_XX⁻¹ Σ̂_Xx, or None where only variances were asked for.
+        c2: C_2 = Σ̂_xx − Σ̂_xX Σ̂_XX⁻¹ Σ̂_Xx, or None where `covariance` was False.
         depth: number L of weight matrices.
         margin: γ, the scale of the labels.
         sigma: σ, the prior scale of each layer's weights.
@@ -67,7 +67,7 @@ class Posterior:
         """The posterior for another margin or scale: C_1 and C_2 depend on neither, and are shared."""
         margin = self.margin if margin is None else margin
         sigma = self.sigma if sigma is None else sigma
-        check_number(margin, "margin", above=0.0)
+        check_number("margin", margin, above=0.0)
         check_scale(sigma, self.depth)
         other = replace(self, margin=margin, sigma=sigma)
         if "c2_root" in vars(self):
@@ -86,7 +86,7 @@ class Posterior:
 
     def _c2(self) -> Tensor:
         if self.c2 is None:
-            raise ValueError("covariance was False when this posterior was made, so it has variances only")
+            raise ValueError("covariance is False for this posterior, expected True: it has variances only")
         return self.c2
 
 
@@ -102,13 +102,13 @@ def posterior(
     jitter: float = 0.0,
     covariance: bool = True,
 ) -> Posterior:
-    """The distribution at `test_x` of functions of the NN-GP prior that interpolate (X, γ·Y), exactly.
+    """The exact distribution at `test_x` of functions of the NN-GP prior that interpolate (X, γ·Y).
 
     N(γ·C_1, σ^{2L}·C_2), C_1 = Σ̂_xX Σ̂_XX⁻¹ Y, C_2 = Σ̂_xx − Σ̂_xX Σ̂_XX⁻¹ Σ̂_Xx, with `gp.kernel` as Σ̂. Source: farhang
     §6.1. Erratum: the second line there, with hats, drops σ^{2L} from the variance.
 
-    In float64, on the device of the tensors. Of n training and m test points it holds n² numbers, and m·(n + m) more
-    for the covariance or 1024·n more without.
+    Computed in float64 on the device of the tensors. For n training and m test points it allocates n² numbers, and
+    m·(n + m) more for the covariance or 1024·n more without.
 
     Args:
         train_x: samples on the sphere of radius √d_0 (`wm.data.to_sphere`); images are flattened.
@@ -118,16 +118,15 @@ def posterior(
         margin: γ > 0, the scale of the labels.
         sigma: σ > 0, the prior scale of each layer's weights.
         jitter: added to the diagonal of Σ̂_XX, whose entries are 1: a noise of variance jitter·σ^{2L} on the labels. A
-            Gram matrix that is singular without it is an error, which names points that occur twice.
-        covariance: whether to keep the whole of C_2, which draws need, or its diagonal only.
+            singular Gram matrix raises an error that names points that occur twice.
+        covariance: whether to keep the whole of C_2, needed for draws, or its diagonal only.
     """
-    check_count(depth, "depth")
-    check_number(margin, "margin", above=0.0)
+    check_count("depth", depth)
+    check_number("margin", margin, above=0.0)
     check_scale(sigma, depth)
-    check_number(jitter, "jitter", least=0.0)
-    train, test = on_sphere(train_x, "train_x"), on_sphere(test_x, "test_x")
-    check_pair(train, test, ("train_x", "test_x"))
-    check_signs(train_y, len(train), "train_y", "train_x")
+    check_number("jitter", jitter, least=0.0)
+    train, test = unit_pair(train_x, test_x, ("train_x", "test_x"))
+    check_labels(train_y, len(train), "train_y", "train_x")
     if train_y.device != train.device:
         raise ValueError(f"train_y is on {train_y.device}, but train_x is on {train.device}")
     lower = factor(train, depth, jitter)
@@ -149,6 +148,26 @@ def posterior(
     return Posterior(c1=c1, c2_diagonal=c2_diagonal, c2=c2, depth=depth, margin=float(margin), sigma=float(sigma))
 
 
+def check_scale(sigma: float, depth: int) -> None:
+    """Raise unless `sigma` and σ^{2L}, the variance of the prior, are positive finite numbers."""
+    check_number("sigma", sigma, above=0.0)
+    try:
+        variance = float(sigma) ** (2 * depth)
+    except OverflowError:
+        variance = math.inf
+    if not 0 < variance < math.inf:
+        raise ValueError(f"sigma is {sigma:g}, whose prior variance sigma^(2·{depth}) is {variance:g} in float64")
+
+
+def check_labels(y: Shaped[Tensor, " n"], n: int, name: str, samples: str) -> None:
+    """Raise unless `y` is n float labels −1 and +1, one for each of `samples`."""
+    if not isinstance(y, Tensor):
+        raise TypeError(f"{name} is a {type(y).__name__}, expected a tensor [n] of -1.0 and 1.0")
+    if y.shape != (n,):
+        raise ValueError(f"{name} has shape {list(y.shape)}, expected [{n}], one label for each sample of {samples}")
+    check_signs(y, name)
+
+
 def _c2(v: Float64[Tensor, "m n"], test: Float64[Tensor, "m d0"], depth: int) -> Float64[Tensor, "m m"]:
     c2 = torch.empty(len(test), len(test), dtype=torch.float64, device=test.device)
     kernel_into(c2, test, test, depth)
@@ -159,10 +178,10 @@ def _c2(v: Float64[Tensor, "m n"], test: Float64[Tensor, "m d0"], depth: int) ->
 
 
 def _check_variances(c2_diagonal: Float64[Tensor, " m"]) -> None:
-    """Rounding may leave a variance below 0 by little; by more, the solution of the system is not to be trusted."""
+    """Raise where a variance is further below 0 than rounding explains: the linear system is ill-conditioned."""
     at = int(c2_diagonal.argmin())
     if not float(c2_diagonal[at]) >= -NEGATIVE:
         raise ValueError(
-            f"the variance at index {at} of test_x came out as {float(c2_diagonal[at]):g} of a prior variance of 1: "
+            f"test_x has variance {float(c2_diagonal[at]):g} at index {at}, expected 0 to 1: "
             f"the Gram matrix of train_x is nearly singular, pass a larger jitter"
         )
