@@ -1,10 +1,23 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
-from widemargin.modules import evaluating
+from widemargin.modules import (
+    cast_input,
+    evaluating,
+    floating_parameter,
+    is_compiled,
+    mixing_modules,
+    predict,
+    predicted_labels,
+    scores_of,
+    unwrap,
+    unwrap_ddp,
+)
 
 
 def network() -> nn.Sequential:
@@ -69,3 +82,61 @@ def test_statistics_do_not_move_inside() -> None:
         model(torch.randn(5, 2))
     assert model.num_batches_tracked is not None
     assert model.num_batches_tracked.item() == 0
+
+
+def test_scores_of_every_kind_of_output() -> None:
+    scores = torch.randn(2, 3)
+    for output in (scores, (scores, None), [scores], {"logits": scores}, SimpleNamespace(logits=scores)):
+        assert scores_of(output) is scores
+    for output in (None, (), {"scores": scores}, "scores", SimpleNamespace()):
+        with pytest.raises(TypeError, match=rf"\b{type(output).__name__}\b"):
+            scores_of(output)
+
+
+def test_unwrap_takes_every_wrapper_off() -> None:
+    model = network()
+    assert unwrap(model) is unwrap_ddp(model) is model
+    parallel = nn.DataParallel(model)
+    compiled = torch.compile(parallel, backend="eager")
+    assert unwrap(compiled) is unwrap(parallel) is model
+    assert unwrap_ddp(compiled) is compiled
+    assert is_compiled(compiled)
+    assert not is_compiled(parallel)
+
+
+def test_predict_runs_in_evaluation_mode_without_gradients() -> None:
+    model = network()
+    before = modes(model)
+    x = torch.randn(5, 2)
+    scores = predict(model, x.double(), batch_size=2)
+    assert not scores.requires_grad
+    assert modes(model) == before
+    torch.testing.assert_close(scores, model.eval()(x))
+
+
+def test_predicted_labels_are_classes_or_signs() -> None:
+    assert predicted_labels(torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])).tolist() == [1, 0]
+    assert predicted_labels(torch.tensor([2.0, -1.0, 0.0])).tolist() == [1, -1, -1]
+    assert predicted_labels(torch.tensor([[2.0], [-1.0]])).tolist() == [1, -1]
+
+
+def test_inputs_take_the_dtype_of_the_parameters() -> None:
+    model = nn.Linear(2, 2, dtype=torch.float64)
+    assert cast_input(model, torch.zeros(1, 2)).dtype == torch.float64
+    assert cast_input(model, torch.zeros(1, 2, dtype=torch.int64)).dtype == torch.int64
+    assert cast_input(nn.ReLU(), torch.zeros(1, 2)).dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert cast_input(model, torch.zeros(1, 2)).dtype == torch.float32
+
+
+def test_the_first_floating_parameter() -> None:
+    counts = nn.Parameter(torch.zeros(1, dtype=torch.int64), requires_grad=False)
+    model = nn.ParameterDict({"counts": counts, "weight": nn.Parameter(torch.zeros(2))})
+    assert floating_parameter(model) is model["weight"]
+    assert floating_parameter(nn.ReLU()) is None
+
+
+def test_modules_that_mix_samples() -> None:
+    assert mixing_modules(network()) == ["3.0"]
+    assert mixing_modules(network().eval()) == []
+    assert mixing_modules(nn.BatchNorm1d(2, track_running_stats=False).eval()) == [""]

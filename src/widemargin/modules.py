@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widemargin.types import is_binary
+
 
 def scores_of(output: Any) -> Tensor:
     """The scores in a network's output: a tensor, the first of a tuple, or `logits` of an object or mapping.
@@ -43,6 +45,31 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
         assert isinstance(inner, nn.Module)
         model = inner
+
+
+def unwrap_ddp(model: nn.Module) -> nn.Module:
+    """The network inside DDP, whose hooks would take an extra pass for part of a training step; still compiled."""
+    return unwrap_ddp(model.module) if isinstance(model, nn.parallel.DistributedDataParallel) else model
+
+
+def predict(model: nn.Module, x: Tensor, *, batch_size: int | None = None) -> Tensor:
+    """The scores of `x` in evaluation mode, without gradients, computed `batch_size` samples at a time (None: all)."""
+    with evaluating(model), torch.no_grad():
+        return torch.cat([scores_of(model(cast_input(model, part))) for part in x.split(batch_size or len(x))])
+
+
+def predicted_labels(scores: Tensor) -> Tensor:
+    """The class with the highest score of each sample; for a binary network 1 where the score is positive, else -1."""
+    return torch.where(scores.reshape(-1) > 0, 1, -1) if is_binary(scores) else scores.argmax(dim=1)
+
+
+def cast_input(model: nn.Module, x: Tensor) -> Tensor:
+    """`x` on the device and in the dtype of the parameters; integers, and any `x` under autocast, keep their dtype."""
+    parameter = floating_parameter(model)
+    if parameter is None:
+        return x
+    keep = not x.is_floating_point() or torch.is_autocast_enabled(parameter.device.type)
+    return x.to(parameter.device, x.dtype if keep else parameter.dtype)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from torch import nn
 
 from widemargin.attacks.arguments import Inputs
 from widemargin.checks import check_finite, check_scores_and_labels
-from widemargin.modules import evaluating, scores_of
+from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
@@ -18,7 +18,7 @@ def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:
     is a positive multiple of this one. But that multiple is the probability of being wrong, which rounds to 0 for a
     confident network: such a network would look robust because nothing is left of the gradient in floating point.
     """
-    network = inner(model)
+    network = unwrap_ddp(model)
     with evaluating(network), torch.inference_mode(False), torch.enable_grad():
         moved = x.clone().detach().requires_grad_()
         (slope,) = torch.autograd.grad(excess(scores_of(network(moved)), y).sum(), moved)
@@ -34,8 +34,3 @@ def excess(scores: Scores, y: Labels) -> PerExample:
         return -f.reshape(-1) * y.to(f.dtype)
     label = y[:, None].long()
     return f.scatter(1, label, -torch.inf).logsumexp(dim=1) - f.gather(1, label).squeeze(1)
-
-
-def inner(model: nn.Module) -> nn.Module:
-    """The network inside a DDP wrapper, which would take the pass for a part of a training step."""
-    return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model

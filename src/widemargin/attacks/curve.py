@@ -11,15 +11,13 @@ from torch import Tensor, nn
 
 from widemargin._io.progress import track
 from widemargin.attacks.arguments import Bounds, check_bounds, check_size
-from widemargin.attacks.ascent import inner
 from widemargin.attacks.fgsm import fgsm, ifgsm
 from widemargin.attacks.gaussian import gaussian
 from widemargin.attacks.pgd import pgd
 from widemargin.attacks.rng import as_generator
 from widemargin.checks import check_scores_and_labels
 from widemargin.data import Data, batches, load
-from widemargin.modules import evaluating, scores_of
-from widemargin.types import is_binary
+from widemargin.modules import cast_input, predict, predicted_labels, unwrap_ddp
 
 _NAMES = ("fgsm", "ifgsm", "pgd", "gaussian")
 
@@ -65,15 +63,16 @@ def curve(
     if bounds == "data":
         bounds = data.bounds if isinstance(data, Data) else (0.0, 1.0)
     check_bounds(bounds)
-    target, maker = inner(model), inner(model if source is None else source)
+    target, maker = unwrap_ddp(model), unwrap_ddp(model if source is None else source)
     draws = [as_generator("curve", seed) for _ in sizes]
     correct, samples = [0] * len(sizes), 0
     for x, y in track(batches(data, batch_size=batch_size), "Attacking", progress=progress):
         samples += len(y)
-        x, y = _to(maker, x, y)
+        x = cast_input(maker, x)
+        y = y.to(x.device)
         for i, epsilon in enumerate(sizes):
             moved = _move(attack, maker, x, y, epsilon, draws[i], bounds)
-            correct[i] += _correct(target, *_to(target, moved, y))
+            correct[i] += _correct(target, moved, y)
     if not samples:
         raise ValueError("data has no samples, expected at least one batch")
     box = "none" if attack == "gaussian" else "white" if maker is target else "black"
@@ -120,21 +119,11 @@ def _move(
     return function(network, x, y, epsilon, bounds=bounds)
 
 
-def _to(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The samples on the device of `network`, the inputs in its dtype (under autocast it chooses its own)."""
-    parameter = next((p for p in network.parameters() if p.is_floating_point()), None)
-    if parameter is None:
-        return x, y
-    keep = not x.is_floating_point() or torch.is_autocast_enabled(parameter.device.type)
-    return x.to(parameter.device, x.dtype if keep else parameter.dtype), y.to(parameter.device)
-
-
 def _correct(network: nn.Module, x: Tensor, y: Tensor) -> int:
-    with evaluating(network), torch.no_grad():
-        scores = scores_of(network(x))
+    scores = predict(network, x)
+    y = y.to(scores.device)
     check_scores_and_labels(scores, y)
-    predicted = torch.where(scores.reshape(-1) > 0, 1, -1) if is_binary(scores) else scores.argmax(dim=1)
-    return int((predicted == y).sum())
+    return int((predicted_labels(scores) == y).sum())
 
 
 def _name(attack: str | Attack) -> str:

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin._io.optional import import_optional, is_installed
 from widemargin.attacks.arguments import Bounds, Inputs, check_inputs, check_steps, into_bounds
-from widemargin.attacks.ascent import inner
 from widemargin.attacks.hyperplane_step import shortest
 from widemargin.checks import check_finite, check_scores_and_labels
-from widemargin.modules import evaluating, scores_of
+from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 Search: TypeAlias = Literal["best", "own", "foolbox"]
@@ -76,7 +75,7 @@ def minimal(
         raise ValueError(f"targets is {targets!r}, expected an integer >= 1")
     if search not in ("best", "own", "foolbox"):
         raise ValueError(f"search is {search!r}, expected 'best', 'own' or 'foolbox'")
-    network = inner(model)
+    network = unwrap_ddp(model)
     with evaluating(network), torch.inference_mode(False), torch.no_grad():
         task = _Task(network=network, x=x.detach().clone(), y=y, p=p, bounds=bounds)
         scores = task.scores(task.x)

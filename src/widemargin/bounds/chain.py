@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from widemargin import norms
 from widemargin.bounds.result import Assumption
 from widemargin.margins.normalized import Biases
-from widemargin.modules import evaluating, uncompiled, unwrap
+from widemargin.modules import evaluating, floating_parameter, uncompiled, unwrap
 
 _CONVOLVE: dict[type[nn.Module], Callable[..., Tensor]] = {
     nn.Conv1d: functional.conv1d,
@@ -142,7 +142,7 @@ def layers(network: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
 
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:
     """`x` on the device and in the dtype of the network."""
-    weight = next((p for p in network.parameters() if p.is_floating_point()), None)
+    weight = floating_parameter(network)
     return x if weight is None else x.to(weight.device, weight.dtype)
 
 

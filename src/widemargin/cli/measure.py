@@ -265,12 +265,10 @@ def check_fits(network: nn.Module, part: Any, model: str, data: str) -> None:
     import torch
 
     from widemargin.data import batches
-    from widemargin.modules import evaluating
+    from widemargin.modules import cast_input, evaluating
 
     x, _ = next(iter(batches(part, batch_size=1)))
-    weight = next((p for p in network.parameters() if p.is_floating_point()), None)
-    if weight is not None:
-        x = x.to(weight.device, weight.dtype if x.is_floating_point() else x.dtype)
+    x = cast_input(network, x)
     try:
         with evaluating(network), torch.no_grad():
             network(x)

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from widemargin.geometry.steps import Affine, MaxPool, Slopes, Step
-from widemargin.modules import evaluating, unwrap
+from widemargin.modules import cast_input, evaluating, unwrap
 
 SlopesOf = Callable[[Any], tuple[float, float]]
 _REGISTERED: dict[type[nn.Module], SlopesOf] = {
@@ -70,8 +70,7 @@ def read(model: nn.Module, x: Tensor) -> Network:
         raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
     model = unwrap(model)
     trace = _Trace(x[:1])
-    weight = next((p for p in model.parameters() if p.is_floating_point()), None)
-    sample = x[:1].detach() if weight is None else x[:1].detach().to(weight)
+    sample = cast_input(model, x[:1].detach())
     trace.last, trace.version = sample, sample._version
     with ExitStack() as stack:
         stack.enter_context(evaluating(model))

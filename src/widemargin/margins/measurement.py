@@ -21,8 +21,8 @@ from widemargin.data import batches
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.output import Classes, Reading, output
-from widemargin.modules import evaluating, scores_of, uncompiled
-from widemargin.types import Labels, Mask, PerExample, is_binary
+from widemargin.modules import cast_input, evaluating, predicted_labels, scores_of, uncompiled, unwrap_ddp
+from widemargin.types import Labels, Mask, PerExample
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,15 +137,12 @@ def measure(
         raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
     if at is not None:
         at = places.check_places(model, at)
-    network = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
-    parameter = next((p for p in network.parameters() if p.is_floating_point()), None)
+    network = unwrap_ddp(model)
     parts: list[tuple[dict[str, Tensor], Tensor, Tensor, Tensor]] = []
     with evaluating(network), _without_weight_gradients(network), torch.enable_grad():
         for x, y in track(batches(data, batch_size=batch_size), "Measuring margins", progress=progress):
-            if parameter is not None:
-                x, y = x.to(parameter.device), y.to(parameter.device)
-                # Under autocast the network chooses its own dtypes.
-                x = x.to(parameter.dtype) if x.is_floating_point() and not _autocast(x.device.type) else x
+            x = cast_input(network, x)
+            y = y.to(x.device)
             at = places.default_places(network, x) if at is None else at
             if not parts:
                 _check_samples_do_not_mix(network, x, at)
@@ -155,9 +152,8 @@ def measure(
             scores = scores.detach()
             margin = lines.difference.detach()[:, 0] if read_as == "logits" else output(scores, y)
             distances = {name: d.detach() for name, d in lines.distances().items()}
-            parts.append(
-                (distances, margin, y, _predictions(scores, y))
-            )  # left on the device: a copy would wait for it
+            # Left on the device: a copy would wait for it.
+            parts.append((distances, margin, y, predicted_labels(scores).to(y.dtype)))
     if not parts or at is None:
         raise ValueError("data has no samples, expected at least one batch")
     return Measurement(
@@ -167,16 +163,6 @@ def measure(
         predictions=torch.cat([part[3] for part in parts]).cpu(),
         settings={"at": list(at), "p": float(p), "classes": classes, "read_as": read_as},
     )
-
-
-def _predictions(scores: Tensor, labels: Tensor) -> Tensor:
-    if is_binary(scores):
-        return torch.where(scores.reshape(-1) > 0, 1, -1).to(labels.dtype)
-    return scores.argmax(dim=1).to(labels.dtype)
-
-
-def _autocast(device: str) -> bool:
-    return torch.is_autocast_enabled(device)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from torch import nn
 
 from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
+from widemargin.modules import floating_parameter
 from widemargin.population.batches import samples_of
 from widemargin.population.chunks import Chunk, choose, is_out_of_memory
 from widemargin.population.conv_matmul import CONVOLUTIONS, Convolutions, why_not_fused
@@ -112,7 +113,8 @@ def fit(
         raise ValueError(f"until is {until!r}, expected None or a loss > 0")
     if convolutions is not None and convolutions not in CONVOLUTIONS:
         raise ValueError(f"convolutions is {convolutions!r}, expected 'grouped', 'matmul', 'fused' or None")
-    weight = next(p for p in networks[0].parameters() if p.is_floating_point())
+    weight = floating_parameter(networks[0])
+    assert weight is not None
     where = weight.device if device is None else torch.device(device)
     if convolutions == "fused" and why_not_fused(where) is not None:
         raise ValueError(f"convolutions is 'fused', but {why_not_fused(where)}")

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from widemargin._autograd.convolutions import Twice
+from widemargin.modules import unwrap
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def second_pass(model: nn.Module) -> Iterator[nn.Module]:
     time in its running statistics. What `torch.compile(network)` gave is taken as it was before: a compiled network has
     no gradient of a gradient. Convolutions are those of `convolutions`.
     """
-    network = getattr(model, "_orig_mod", model)
+    network = unwrap(model)
     tracking = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
     with Twice(), ExitStack() as stack:
         for module in tracking:

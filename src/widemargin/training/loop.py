@@ -18,7 +18,7 @@ from widemargin._io.progress import track
 from widemargin.checks import check_scores_and_labels
 from widemargin.data import batches, load
 from widemargin.losses.margin import MarginLoss, margin_backward
-from widemargin.modules import evaluating
+from widemargin.modules import evaluating, floating_parameter
 from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Place, source
 from widemargin.training.config import Outcome, Position, Task
@@ -57,7 +57,8 @@ class _Run:
     def __init__(self, fabric: Any, task: Task, model: nn.Module) -> None:
         if fabric.world_size > 1:
             distributed.broadcast(model)
-        weight = next(p for p in model.parameters() if p.is_floating_point())
+        weight = floating_parameter(model)
+        assert weight is not None
         self.place = Place(
             device=fabric.device,
             dtype=None if task.precision else weight.dtype,
