@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -88,16 +89,16 @@ def test_scores_of_every_kind_of_output() -> None:
     scores = torch.randn(2, 3)
     for output in (scores, (scores, None), [scores], {"logits": scores}, SimpleNamespace(logits=scores)):
         assert scores_of(output) is scores
-    for output in (None, (), {"scores": scores}, "scores", SimpleNamespace()):
-        with pytest.raises(TypeError, match=rf"\b{type(output).__name__}\b"):
-            scores_of(output)
+    for other in (None, (), {"scores": scores}, "scores", SimpleNamespace()):
+        with pytest.raises(TypeError, match=rf"\b{type(other).__name__}\b"):
+            scores_of(other)
 
 
 def test_unwrap_takes_every_wrapper_off() -> None:
     model = network()
     assert unwrap(model) is unwrap_ddp(model) is model
     parallel = nn.DataParallel(model)
-    compiled = torch.compile(parallel, backend="eager")
+    compiled = cast(nn.Module, torch.compile(parallel, backend="eager"))
     assert unwrap(compiled) is unwrap(parallel) is model
     assert unwrap_ddp(compiled) is compiled
     assert is_compiled(compiled)
