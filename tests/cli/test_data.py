@@ -41,7 +41,7 @@ def test_names_of_classes_are_printed_as_they_are(run: Run, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("digit",), "NAME: name is 'digit', which is no data set: did you mean 'digits'?"),
+        (("digit",), "NAME: name is 'digit'"),
         (("mnist", "--data-root", "absent"), "NAME: root is 'absent', which is not a folder"),
     ],
 )

@@ -38,7 +38,7 @@ def load(name: str, root: str | Path | None = None, *, verify: bool = True) -> D
     if name not in _LOADERS:
         close = difflib.get_close_matches(str(name).lower(), _LOADERS, n=1)
         guess = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"name is {name!r}, which is no data set: {guess}The names are {', '.join(_LOADERS)}")
+        raise ValueError(f"name is {name!r}, which is not a data set: {guess}expected one of {', '.join(_LOADERS)}")
     return _LOADERS[name](root, verify)
 
 
