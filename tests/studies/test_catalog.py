@@ -12,7 +12,7 @@ from widemargin.studies import catalog
 from widemargin.studies.result import not_run
 from widemargin.studies.run import run
 from widemargin.studies.schema import SCALES
-from widemargin.studies.trial import Context
+from widemargin.studies.trial import TrialContext
 
 NOT_YET = set(catalog.IDS) - {f"E{i}" for i in range(1, 19)}
 NOT_YET -= {"O1", "O2", "O3", "O4", "O5", "O6", "O7", "O8", "S1", "S2", "S3", "S4", "S5"}
@@ -45,7 +45,7 @@ def test_a_study_runs_at_smoke_scale(id: str, tmp_path: Path) -> None:
     if id == "E14" and not is_installed("torchvision"):
         pytest.skip("E14 needs torchvision, which is not installed: Inception v3 is its network")
     study = catalog.study(id)
-    found = run(study, "smoke", folder=tmp_path, context=Context(weights=tmp_path / "weights"))
+    found = run(study, "smoke", folder=tmp_path, context=TrialContext(weights=tmp_path / "weights"))
     assert found["complete"]
     for claim in found["claims"]:
         assert claim["verdict"] != "not run", claim

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from widemargin.studies.effects import Custom, Gap, Measured, Order, Positive, Ratio, Value
+from widemargin.studies.effects import Custom, Gap, MeasuredEffect, Order, Positive, Ratio, Value
 from widemargin.studies.rows import Row, flatten
 
 
@@ -24,16 +24,11 @@ TABLE = rows(
     ("b", 1, {"flips": 0.0}, {"accuracy": 0.74}),
     ("b", 0, {"flips": 0.8}, {"accuracy": 0.75}),
     ("b", 1, {"flips": 0.8}, {"accuracy": 0.52}),
-    (
-        "a",
-        0,
-        {"flips": 0.4},
-        {"loss": None, "points": [{"curve": "fgsm", "at": {"epsilon": 0.1}, "accuracy": 0.3}]},
-    ),
+    ("a", 0, {"flips": 0.4}, {"loss": None, "points": [{"curve": "fgsm", "at": {"epsilon": 0.1}, "accuracy": 0.3}]}),
 )
 
 
-def close(measured: Measured | None, mean: float, sd: float | None, count: int) -> None:
+def close(measured: MeasuredEffect | None, mean: float, sd: float | None, count: int) -> None:
     assert measured is not None
     assert measured.mean == pytest.approx(mean)
     assert measured.sd is None if sd is None else measured.sd == pytest.approx(sd)
@@ -100,8 +95,7 @@ def test_anything_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measured", "said"),
-    [({"points": [{"at": {"e": 1}}]}, "has no curve"), ({"flips": 1.0}, "also an axis")],
+    ("measured", "said"), [({"points": [{"at": {"e": 1}}]}, "has no curve"), ({"flips": 1.0}, "also an axis")]
 )
 def test_rows_that_can_not_be_flattened(measured: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):

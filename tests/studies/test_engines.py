@@ -11,7 +11,7 @@ import pytest
 from studies import tiny
 from studies.tiny import Counting
 from widemargin.studies import engines
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 # Shapes are checked in the tests of the losses and networks; here that would take most of the time.
 pytestmark = pytest.mark.usefixtures("untyped")
@@ -20,7 +20,7 @@ TRIALS.append(tiny.trial(steps=2))  # of another length, so of another populatio
 
 
 def rows(engine: Any) -> dict[str, dict[str, Any]]:
-    done = list(engine(TRIALS, Context()))
+    done = list(engine(TRIALS, TrialContext()))
     assert all(seconds > 0 for _, _, seconds in done)
     assert len(done) == len(TRIALS)
     return {trial.key: row for trial, row, _ in done}
@@ -80,7 +80,7 @@ def test_the_engine_asks_ray_for_what_it_needs(monkeypatch: pytest.MonkeyPatch) 
     assert ray.started is not None
     assert ray.started["address"] == "cluster:1"
     assert ray.asked == {"num_cpus": 1, "num_gpus": 0.0}
-    engine = engines.engine("ray", count=4, device="cuda")(TRIALS, Context())
+    engine = engines.engine("ray", count=4, device="cuda")(TRIALS, TrialContext())
     next(iter(engine))
     engine.close()  # type: ignore[attr-defined]
     assert ray.asked == {"num_cpus": 1, "num_gpus": 0.25}
@@ -101,13 +101,13 @@ def test_populations_leave_tasks_alone_that_know_none(counting: Counting) -> Non
         )
         for x in (1.0, 2.0)
     ]
-    assert [row["validation"] for _, row, _ in engines.populations(trials, Context())] == [1.0, 2.0]
+    assert [row["validation"] for _, row, _ in engines.populations(trials, TrialContext())] == [1.0, 2.0]
 
 
 def test_a_missing_ray_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'widemargin\[ray\]'"):
-        list(engines.engine("ray")(TRIALS, Context()))
+        list(engines.engine("ray")(TRIALS, TrialContext()))
 
 
 def test_an_unknown_engine() -> None:

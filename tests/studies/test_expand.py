@@ -14,13 +14,13 @@ from widemargin.studies.run import plan_of
 from widemargin.studies.schema import Claim, Scale, grid
 from widemargin.studies.settings import digest
 from widemargin.studies.tasks import classify
-from widemargin.studies.trial import Context
+from widemargin.studies.trial import TrialContext
 
 
 def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None:
     scale = Scale(minutes=1, cells=2, of_values={"noise": {0.1: {"noise": 0.5, "x": 9.0, "y": 1.0}}})
     plan = plan_of(tiny.study(scale=scale), "budget")
-    calm, noisy = [place for place in plan.places() if place.arm.name == "a"]
+    calm, noisy = [case for case in plan.cases() if case.arm.name == "a"]
     assert plan.settings(calm, {"x": 1.0}) == {"noise": 0.0, "x": 1.0}
     assert plan.settings(noisy, {"x": 1.0}) == {"noise": 0.5, "x": 1.0, "y": 1.0}
     with pytest.raises(ValueError, match="has of_values of 'nois', expected one of"):
@@ -32,13 +32,13 @@ def test_a_search_may_share_one_of_two_axes() -> None:
     scale = Scale(minutes=1, cells=2, search_at={"noise": 0.1})
     axes, conditions = {"noise": "noise", "size": "size"}, grid(noise=(0.0, 0.1), size=(1, 2))
     plan = plan_of(tiny.study(scale=scale, axes=axes, conditions=conditions), "budget")
-    searched = [(at.condition, place.condition) for place in plan.places() if (at := plan.searched(place)) is not None]
+    searched = [(at.condition, case.condition) for case in plan.cases() if (at := plan.searched(case)) is not None]
     assert len(searched) == 8
     assert all(at == {"noise": 0.1, "size": own["size"]} for at, own in searched)
 
 
 def test_a_kept_search_is_found_by_another_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = Context(weights=tmp_path)
+    context = TrialContext(weights=tmp_path)
     first = classify.run(tiny.trial("search", keep=True), context)
     monkeypatch.setattr(population, "fit", lambda *_, **__: pytest.fail("trained again"))
     assert classify.run(tiny.trial("search"), context) == first
@@ -48,8 +48,8 @@ def test_studies_of_odn_share_their_networks_at_budget_scale() -> None:
     def trained(id: str) -> set[str]:
         """What decides the weights of every network of that study."""
         plan = plan_of(catalog.study(id), "budget")
-        chosen = {place.name: place.arm.cells(1)[0] for place in plan.places()}
-        trials = [*plan.searches(), *(trial for place in plan.places() for trial in plan.final(place, chosen))]
+        chosen = {case.name: case.arm.cells(1)[0] for case in plan.cases()}
+        trials = [*plan.searches(), *(trial for case in plan.cases() for trial in plan.final(case, chosen))]
         unseen = ("measure", "keep")
         return {digest([{k: v for k, v in t.settings.items() if k not in unseen}, t.seed]) for t in trials}
 
@@ -70,5 +70,5 @@ def test_regularizers_by_name_and_principal_components() -> None:
 
 def test_an_order_of_numbers_that_are_no_shares_is_not_in_points() -> None:
     points, bare = (Order(metric="m", ordered=("a", "b"), share=share) for share in (True, False))
-    assert Claim(text="a", effect=points, kind="order").factor == 100
-    assert Claim(text="a", effect=bare, kind="order").factor == 1
+    assert Claim(text="a", effect=points).factor == 100
+    assert Claim(text="a", effect=bare).factor == 1

@@ -59,10 +59,8 @@ def test_a_study_that_contradicts_itself(changes: dict[str, Any], said: str) -> 
         (lambda: Arm(name="a", search=ODD), "expected a tuple of values"),
         (lambda: Arm(name="a", settings={"p": float("inf")}), "settings of arm 'a' has inf"),
         (lambda: Scale(minutes=1, seeds=0), "seeds is 0, expected an integer >= 1"),
-        (lambda: Claim(text="c", effect=GAP), "reported is None, but kind is 'points'"),
-        (lambda: Claim(text="c", effect=GAP, kind="order"), "kind is 'order', but the effect is"),
-        (lambda: Claim(text="c", effect=Order(metric="m", ordered=("a", "b")), reported=1), "but the effect is"),
-        (lambda: Claim(text="c", effect=GAP, reported=1, kind=ODD), "kind is .*, expected 'points'"),
+        (lambda: Claim(text="c", effect=GAP), "reported is None"),
+        (lambda: Claim(text="c", effect=Order(metric="m", ordered=("a", "b")), reported=1), "reported is 1"),
     ],
 )
 def test_parts_that_can_not_be(make: Any, said: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from widemargin.studies import verdict
-from widemargin.studies.effects import Effect, Gap, Measured, Order, Value
+from widemargin.studies.effects import Effect, Gap, MeasuredEffect, Order, Value
 from widemargin.studies.schema import Claim
 
 GAP = Gap(metric="m", arm="a", against="b")
@@ -15,9 +15,9 @@ VALUE = Value(metric="m", arm="a")
 ORDER = Order(metric="m", ordered=("a", "b"))
 
 
-def seeds(mean: float, error: float | None) -> Measured:
+def seeds(mean: float, error: float | None) -> MeasuredEffect:
     """Four seeds with this mean and standard error; one without."""
-    return Measured(mean=mean, sd=None if error is None else 2 * error, seeds=1 if error is None else 4)
+    return MeasuredEffect(mean=mean, sd=None if error is None else 2 * error, seeds=1 if error is None else 4)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_an_order(gaps: list[tuple[float, float | None]], word: str) -> None:
     parts = tuple((str(i), seeds(*gap)) for i, gap in enumerate(gaps))
     mean = sum(gap for gap, _ in gaps) / len(gaps)
     one = seeds(mean, gaps[0][1])
-    measured = Measured(mean=one.mean, sd=one.sd, seeds=one.seeds, parts=parts)
-    assert verdict.judge(Claim(text="", effect=ORDER, kind="order"), measured).word == word
+    measured = MeasuredEffect(mean=one.mean, sd=one.sd, seeds=one.seeds, parts=parts)
+    assert verdict.judge(Claim(text="", effect=ORDER), measured).word == word
 
 
 def test_only_paper_scale_says_reproduced_alone() -> None:
@@ -97,5 +97,5 @@ def test_a_study_is_as_strong_as_its_weakest_claim_that_ran() -> None:
 
 def test_tolerances_by_kind() -> None:
     assert Claim(text="", effect=GAP, reported=2.5).allowed == 1.0
-    assert Claim(text="", effect=VALUE, reported=3.2, kind="relative").allowed == pytest.approx(0.32)
+    assert Claim(text="", effect=VALUE, reported=3.2, relative=True).allowed == pytest.approx(0.32)
     assert Claim(text="", effect=VALUE, reported=61.955, tolerance=1.945).allowed == 1.945

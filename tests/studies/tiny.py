@@ -7,7 +7,7 @@ from typing import Any
 
 from widemargin.studies.effects import Gap
 from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study, grid
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 SETTINGS: dict[str, Any] = {
     "data": {"name": "digits", "validation": 200, "train": 60, "test": 100},
@@ -70,7 +70,7 @@ class Counting:
         self.ran: list[Trial] = []
         self.dies_at: int | None = None
 
-    def run(self, trial: Trial, context: Context) -> dict[str, Any]:
+    def run(self, trial: Trial, context: TrialContext) -> dict[str, Any]:
         if self.dies_at is not None and len(self.ran) == self.dies_at:
             raise KeyboardInterrupt
         self.ran.append(trial)

@@ -134,7 +134,7 @@ def run(
 
     from widemargin.studies import catalog, engines, result
     from widemargin.studies import run as running
-    from widemargin.studies.trial import Context
+    from widemargin.studies.trial import TrialContext
 
     with about("ID"):
         studies = catalog.declared() if ids == ["all"] else [catalog.study(id) for id in ids]
@@ -145,7 +145,7 @@ def run(
     chosen = str(device_of(device))
     root = data_root or SESSION.get().data_root
     # Whole paths: processes on another machine have another current folder.
-    context = Context(
+    context = TrialContext(
         device=chosen, root=None if root is None else root.resolve(), weights=(runs / "weights").resolve()
     )
     way = engines.engine(name.value, count=workers, address=address, device=chosen)

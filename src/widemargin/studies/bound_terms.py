@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import nn
 
 from widemargin import bounds, margins
 from widemargin.data import Samples
+from widemargin.studies.rows import Row
 
 
 def measured(
     network: nn.Module, samples: Samples, *, r: float, thetas: Sequence[float], probes: int | None, seed: int
-) -> dict[str, Any]:
+) -> Row:
     """Values of both bounds at the first of `thetas`, their terms, and points of two curves.
 
     "theta": the factor ((r+θ)/(r−θ))² and the value at every θ. "layers": stable rank, cushions, and the (2,1) norm of
@@ -28,7 +28,7 @@ def measured(
     right = output[output > 0]
     gamma = float(right.median()) if len(right) else 1.0
     other = bounds.spectral(network, samples.x, samples.y, margin=gamma, reference="identity", biases="ignore")
-    points: list[dict[str, Any]] = [
+    points: list[Row] = [
         {"curve": "theta", "at": {"theta/r": bound.theta / r}, "factor": bound.ratio, "complexity": bound.complexity}
         for bound in found
     ]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
 
 import torch
 from torch import nn
 
 from widemargin import geometry
 from widemargin.data import Samples
+from widemargin.studies.rows import Row
 
 BOX = (-2.2, 2.2, -1.7, 1.7)
 """left, right, bottom, top: room for the toy data."""
 
 
-def measured(network: nn.Module, train: Samples, *, samples: bool = False, apart: float = 0.05) -> dict[str, Any]:
+def measured(network: nn.Module, train: Samples, *, samples: bool = False, apart: float = 0.05) -> Row:
     """Points on the exact boundary, at most `apart` from the next one, and the training samples where asked for.
 
     All in one curve, "plane"; `what` says what a point is.
@@ -35,5 +35,5 @@ def measured(network: nn.Module, train: Samples, *, samples: bool = False, apart
     return {"points": points}
 
 
-def _point(what: str, x1: float, x2: float) -> dict[str, Any]:
+def _point(what: str, x1: float, x2: float) -> Row:
     return {"curve": "plane", "at": {"what": what, "x1": round(x1, 4)}, "x2": round(x2, 4)}

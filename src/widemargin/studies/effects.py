@@ -1,4 +1,4 @@
-"""How the number of a claim is computed from rows: an effect gives its mean over seeds, with its standard error.
+"""Effects: how the number of a claim is computed from rows, as a mean over seeds with its standard error.
 
 Differences are taken seed by seed, since arms of one seed share their data, their flipped labels and their first
 weights; the standard error is sd/√seeds of those differences. One seed has none.
@@ -9,23 +9,27 @@ from __future__ import annotations
 import abc
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from widemargin.studies.rows import AXES, Row, select
+from widemargin.studies.settings import Settings
 
-Where = Mapping[str, Any]
+Where: TypeAlias = Settings
+"""Axis or key of the rows → a value, or a tuple of allowed ones."""
+
+Cell: TypeAlias = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A number over seeds; `parts` are the single gaps of an order, named."""
+class MeasuredEffect:
+    """Mean and spread of an effect over seeds; `parts` are the named gaps of an order."""
 
     mean: float
     sd: float | None
     seeds: int
-    parts: tuple[tuple[str, Measured], ...] = ()
+    parts: tuple[tuple[str, MeasuredEffect], ...] = ()
 
     @property
     def error(self) -> float | None:
@@ -33,7 +37,7 @@ class Measured:
         return None if self.sd is None else self.sd / math.sqrt(self.seeds)
 
     @classmethod
-    def of(cls, values: Sequence[float], factor: float | int = 1.0) -> Measured:
+    def of(cls, values: Sequence[float], factor: float | int = 1.0) -> MeasuredEffect:
         """Mean and standard deviation of one value a seed."""
         scaled = [float(value) * factor for value in values]
         sd = statistics.stdev(scaled) if len(scaled) > 1 else None
@@ -41,19 +45,19 @@ class Measured:
 
 
 class Effect(abc.ABC):
-    """A number, or an order, read off rows."""
+    """A number, or an order, computed from rows."""
 
     is_order: bool = False
     null: float | None = None
-    """What the number would be if there were nothing to see: the direction of an effect is its side of this."""
+    """The number without an effect: the direction of an effect is its side of this."""
 
     @property
-    @abc.abstractmethod
     def arms(self) -> tuple[str, ...]:
-        """The arms it speaks of."""
+        """The arms that it names."""
+        return ()
 
     @abc.abstractmethod
-    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
         """The number, times `factor`; None where rows are missing."""
 
 
@@ -67,18 +71,18 @@ class Value(Effect):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The one arm."""
+        """The arm."""
         return (self.arm,)
 
-    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
         """Mean over seeds."""
-        found = _by_seed(rows, self.metric, self.arm, self.where)
-        return Measured.of([statistics.fmean(cells.values()) for cells in found.values()], factor) if found else None
+        by_seed = _by_seed(rows, self.metric, self.arm, self.where)
+        return _mean([statistics.fmean(cells.values()) for cells in by_seed.values()], factor)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gap(Effect):
-    """`arm` minus `against`, seed by seed; the mean over conditions where `where` leaves several.
+class _Comparison(Effect):
+    """Two arms, seed by seed; the mean over conditions where `where` leaves several.
 
     `against_where` is for a comparison across conditions: those of `against`, by default the same.
     """
@@ -88,39 +92,47 @@ class Gap(Effect):
     against: str
     where: Where = field(default_factory=dict)
     against_where: Where | None = None
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Both."""
+        return self.arm, self.against
+
+    def pairs(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+        """The values of both arms, for every seed that both have."""
+        first = _by_seed(rows, self.metric, self.arm, self.where)
+        other = self.where if self.against_where is None else self.against_where
+        second = _by_seed(rows, self.metric, self.against, other)
+        pairs = []
+        for seed in sorted(first.keys() & second.keys()):
+            one, two = first[seed], second[seed]
+            if self.against_where is None:
+                shared = one.keys() & two.keys()
+                one, two = ({cell: values[cell] for cell in shared} for values in (one, two))
+            if one:
+                pairs.append((statistics.fmean(one.values()), statistics.fmean(two.values())))
+        return pairs
+
+
+class Gap(_Comparison):
+    """`arm` minus `against`."""
+
     null = 0.0
 
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Both."""
-        return self.arm, self.against
-
-    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
         """Mean over seeds of the differences."""
-        pairs = _pairs(rows, self)
-        return Measured.of([a - b for a, b in pairs], factor) if pairs else None
+        return _mean([a - b for a, b in self.pairs(rows)], factor)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ratio(Effect):
-    """`arm` over `against`, seed by seed, of the means over conditions."""
+class Ratio(_Comparison):
+    """`arm` over `against`."""
 
-    metric: str
-    arm: str
-    against: str
-    where: Where = field(default_factory=dict)
-    against_where: Where | None = None
     null = 1.0
 
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Both."""
-        return self.arm, self.against
-
-    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:  # noqa: ARG002 (a ratio has no unit)
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:  # noqa: ARG002 (no unit)
         """Mean over seeds of the ratios."""
-        pairs = _pairs(rows, self)
-        return Measured.of([a / b for a, b in pairs]) if pairs and all(b for _, b in pairs) else None
+        pairs = self.pairs(rows)
+        return _mean([a / b for a, b in pairs]) if all(b for _, b in pairs) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +154,7 @@ class Order(Effect):
         """All of them."""
         return self.ordered
 
-    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
         """The mean gap over seeds; `parts` has the gap of every neighbouring pair under every condition."""
         parts, overall = [], []
         for upper, lower in zip(self.ordered, self.ordered[1:]):
@@ -155,23 +167,22 @@ class Order(Effect):
             for cell in cells:
                 gaps = [above[s][cell] - below[s][cell] for s in sorted(seeds) if cell in above[s] and cell in below[s]]
                 at = ", ".join(f"{key} {value}" for key, value in cell)
-                parts.append((f"{upper} − {lower}{at and f' at {at}'}", Measured.of(gaps, factor)))
+                parts.append((f"{upper} − {lower}{at and f' at {at}'}", MeasuredEffect.of(gaps, factor)))
             overall.append(
                 [
                     statistics.fmean(above[s][cell] - below[s][cell] for cell in above[s] if cell in below[s])
                     for s in sorted(seeds)
                 ]
             )
-        means = [statistics.fmean(values) for values in zip(*overall)]
-        total = Measured.of(means, factor)
-        return Measured(mean=total.mean, sd=total.sd, seeds=total.seeds, parts=tuple(parts))
+        total = MeasuredEffect.of([statistics.fmean(values) for values in zip(*overall)], factor)
+        return replace(total, parts=tuple(parts))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Custom(Effect):
-    """Anything else: `function(rows)` gives one number a seed, before the claim's factor; an empty list: not run.
+    """Any other number: `function(rows)` gives one a seed, before the claim's factor; an empty list: not run.
 
-    `baseline` is what the number would be without an effect, None where that makes no sense.
+    `baseline` is the number without an effect, None where there is none.
     """
 
     function: Callable[[Sequence[Row]], Sequence[float]]
@@ -182,20 +193,14 @@ class Custom(Effect):
         """The baseline."""
         return None if self.baseline is None else float(self.baseline)
 
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Unknown."""
-        return ()
-
-    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> Measured | None:
-        """Mean over seeds of what the function gives."""
-        values = list(self.function(rows))
-        return Measured.of(values, factor) if values else None
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
+        """Mean over seeds of the function's values."""
+        return _mean(self.function(rows), factor)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Positive(Effect):
-    """A number that the paper shows as a picture only: all that is asked of it is to stand out above 0, as an order.
+    """A number that the paper shows only in a figure: like an order, it must be significantly above 0.
 
     `function(rows)` gives one number a seed, before the claim's factor; an empty list: not run.
     """
@@ -205,45 +210,24 @@ class Positive(Effect):
     is_order = True
     null = 0.0
 
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Unknown."""
-        return ()
-
-    def of(self, rows: Sequence[Row], factor: float = 1.0) -> Measured | None:
-        """Mean over seeds of what the function gives."""
-        values = list(self.function(rows))
-        if not values:
-            return None
-        total = Measured.of(values, factor)
-        return Measured(mean=total.mean, sd=total.sd, seeds=total.seeds, parts=((self.name, total),))
+    def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
+        """Mean over seeds of the function's values."""
+        total = _mean(self.function(rows), factor)
+        return None if total is None else replace(total, parts=((self.name, total),))
 
 
-def _by_seed(
-    rows: Sequence[Row], metric: str, arm: str, where: Where
-) -> dict[int, dict[tuple[tuple[str, Any], ...], float]]:
+def _mean(values: Sequence[float], factor: float | int = 1.0) -> MeasuredEffect | None:
+    return MeasuredEffect.of(values, factor) if values else None
+
+
+def _by_seed(rows: Sequence[Row], metric: str, arm: str, where: Where) -> dict[int, dict[Cell, float]]:
     """seed → condition → value."""
-    found: dict[int, dict[tuple[tuple[str, Any], ...], float]] = {}
+    found: dict[int, dict[Cell, float]] = {}
     for row in select(rows, metric, arm, where):
         found.setdefault(row["seed"], {})[_axes(row, where)] = float(row[metric])
     return found
 
 
-def _axes(row: Row, where: Where) -> tuple[tuple[str, Any], ...]:
+def _axes(row: Row, where: Where) -> Cell:
     """The condition of a row, as far as `where` does not fix it already."""
     return tuple((n, row[n]) for n in row[AXES] if n not in where or isinstance(where[n], (tuple, list)))
-
-
-def _pairs(rows: Sequence[Row], effect: Gap | Ratio) -> list[tuple[float, float]]:
-    first = _by_seed(rows, effect.metric, effect.arm, effect.where)
-    other = effect.where if effect.against_where is None else effect.against_where
-    second = _by_seed(rows, effect.metric, effect.against, other)
-    pairs = []
-    for seed in sorted(first.keys() & second.keys()):
-        one, two = first[seed], second[seed]
-        shared = one.keys() & two.keys() if effect.against_where is None else None
-        if shared is None:
-            pairs.append((statistics.fmean(one.values()), statistics.fmean(two.values())))
-        elif shared:
-            pairs.append((statistics.fmean(one[c] for c in shared), statistics.fmean(two[c] for c in shared)))
-    return pairs

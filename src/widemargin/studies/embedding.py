@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin.data import Samples
 from widemargin.modules import evaluating, unwrap
+from widemargin.studies.rows import Row
 from widemargin.types import Labels
 
 
-def measured(network: nn.Module, samples: Samples, *, part: str, seed: int, shown: int) -> dict[str, Any]:
+def measured(network: nn.Module, samples: Samples, *, part: str, seed: int, shown: int) -> Row:
     """Of the samples of one part ("train", "test"): `between/within <part>`, both variances, and the first points.
 
     Points are of the curve "embedding", at part, coordinates x and y and the digit.

@@ -11,23 +11,24 @@ from typing import Any, Literal, TypeAlias
 
 from widemargin._io.optional import import_optional
 from widemargin.studies import tasks
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.rows import Row
+from widemargin.studies.trial import Trial, TrialContext
 
 EngineName = Literal["one-by-one", "population", "workers", "ray"]
-Done: TypeAlias = tuple[Trial, dict[str, Any], float]
+Done: TypeAlias = tuple[Trial, Row, float]
 """A trial, what it measured, and the seconds it took (its share of them, where several ran together)."""
 
 AT_ONCE = 64
 """So many trials at most make a population: what is not finished is lost when a run is killed."""
 
 
-def one_by_one(trials: Sequence[Trial], context: Context) -> Iterator[Done]:
+def one_by_one(trials: Sequence[Trial], context: TrialContext) -> Iterator[Done]:
     """In this process, in their order."""
     for trial in trials:
         yield timed(trial, context)
 
 
-def populations(trials: Sequence[Trial], context: Context, at_once: int = AT_ONCE) -> Iterator[Done]:
+def populations(trials: Sequence[Trial], context: TrialContext, at_once: int = AT_ONCE) -> Iterator[Done]:
     """Those that can train together do; the others run one by one."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -47,7 +48,7 @@ def populations(trials: Sequence[Trial], context: Context, at_once: int = AT_ONC
             yield from ((trial, row, share) for trial, row in rows)
 
 
-def workers(trials: Sequence[Trial], context: Context, count: int) -> Iterator[Done]:
+def workers(trials: Sequence[Trial], context: TrialContext, count: int) -> Iterator[Done]:
     """By `count` processes, which share a GPU where there is one: the cheap way to fill it with small trainings.
 
     At most `count` trials are under way, so that whoever stops asking does not wait for the others.
@@ -66,7 +67,7 @@ def workers(trials: Sequence[Trial], context: Context, count: int) -> Iterator[D
                 future.cancel()
 
 
-def on_ray(trials: Sequence[Trial], context: Context, address: str | None, gpus: float) -> Iterator[Done]:
+def on_ray(trials: Sequence[Trial], context: TrialContext, address: str | None, gpus: float) -> Iterator[Done]:
     """On Ray, here or on the cluster at `address`; each trial takes one processor and `gpus` of a GPU."""
     ray = import_optional("ray", "--engine ray")
     if not ray.is_initialized():
@@ -82,7 +83,7 @@ def on_ray(trials: Sequence[Trial], context: Context, address: str | None, gpus:
             ray.cancel(one, force=True)
 
 
-def timed(trial: Trial, context: Context) -> Done:
+def timed(trial: Trial, context: TrialContext) -> Done:
     """One trial and its seconds."""
     start = time.monotonic()
     row = tasks.find(trial.task).run(trial, context)
@@ -91,7 +92,7 @@ def timed(trial: Trial, context: Context) -> Done:
 
 def engine(
     name: EngineName, *, count: int = 1, address: str | None = None, device: str = "cpu"
-) -> Callable[[Sequence[Trial], Context], Iterator[Done]]:
+) -> Callable[[Sequence[Trial], TrialContext], Iterator[Done]]:
     """The engine of that name."""
     if name == "one-by-one":
         return one_by_one

@@ -1,15 +1,17 @@
-"""How a paper's figure is drawn again from our rows: plain words, which the report reads from the result file."""
+"""Figures of studies: which rows are drawn and how, as plain values that the report reads from the result file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import functools
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
+
+from widemargin.studies.settings import Settings
 
 FigureKind = Literal["lines", "bars", "scatter"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Figure:
     """One chart: a line (bar, cloud of points) for each arm, the mean over seeds with its standard deviation.
 
@@ -30,12 +32,22 @@ class Figure:
     x: str
     y: str
     title: str
-    kind: FigureKind = "lines"
     x_title: str = ""
     y_title: str = ""
-    where: Mapping[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
+    kind: FigureKind = "lines"
+    where: Settings = field(default_factory=dict)
     arms: tuple[str, ...] | None = None
     split: str | None = None
     percent: bool = False
     log_x: bool = False
     log_y: bool = False
+
+
+bars = functools.partial(Figure, kind="bars")
+scatter = functools.partial(Figure, kind="scatter")
+
+
+def accuracy(x: str, title: str, x_title: str = "", **options: Any) -> Figure:
+    """Test accuracy in percent over `x`."""
+    return Figure(x, "accuracy", title, x_title, "test accuracy", percent=True, **options)

@@ -17,7 +17,7 @@ of the attack, "noise" or "margins").
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -25,14 +25,14 @@ from torch import nn
 from widemargin import attacks, margins
 from widemargin.registry import argument
 from widemargin.studies import bound_terms, boundary_points, embedding, samples
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings
 
-Networks = Callable[[Mapping[str, Any]], nn.Module]
+Networks = Callable[[Settings], nn.Module]
 """The trained network of some settings, for attacks that are made elsewhere."""
 
 
-def take(
-    asked: Mapping[str, Any], network: nn.Module, parts: samples.Parts, seed: int, networks: Networks
-) -> dict[str, Any]:
+def take(asked: Settings, network: nn.Module, parts: samples.Parts, seed: int, networks: Networks) -> Row:
     """Metrics, and points of curves under `"points"`."""
     given = {key: value for key, value in asked.items() if key != "kind"}
     if asked.get("kind") not in _KINDS:
@@ -48,12 +48,12 @@ def _attack(
     *,
     attack: str,
     epsilons: list[float | int],
-    source: Mapping[str, Any] | None = None,
-    target: Mapping[str, Any] | None = None,
+    source: Settings | None = None,
+    target: Settings | None = None,
     count: int | None = None,
     curve: str | None = None,
     **settings: Any,
-) -> dict[str, Any]:
+) -> Row:
     moved: Any = attack
     if settings:
         moved = functools.partial(getattr(attacks, attack), **settings)
@@ -84,7 +84,7 @@ def _noise(
     sigmas: list[float | int],
     count: int | None = None,
     curve: str = "noise",
-) -> dict[str, Any]:
+) -> Row:
     rows = attacks.curve(
         network,
         samples.first(parts.test, count),
@@ -110,7 +110,7 @@ def _margins(
     scores: Any = "logits",
     count: int | None = None,
     curve: str = "margins",
-) -> dict[str, Any]:
+) -> Row:
     measured = margins.measure(
         network,
         samples.first(parts.test, count),
@@ -137,7 +137,7 @@ def _density(
     grid: list[float | int],
     count: int | None = None,
     curve: str = "density",
-) -> dict[str, Any]:
+) -> Row:
     """`grid` is the first and the last margin and how many there are between them, both included."""
     found = margins.measure(network, samples.first(parts.test, count), at=["input"], progress=False)
     d = found.statistics["input"]
@@ -157,8 +157,8 @@ def _embedding(
     of: list[str],
     count: int | None = None,
     shown: int = 0,
-) -> dict[str, Any]:
-    found: dict[str, Any] = {"points": []}
+) -> Row:
+    found: Row = {"points": []}
     for part in of:
         some = samples.first(parts.train if part == "train" else parts.test, count)
         one = embedding.measured(network, some, part=part, seed=seed, shown=shown)
@@ -177,7 +177,7 @@ def _bounds(
     thetas: list[float | int],
     count: int | None = None,
     probes: int | None = None,
-) -> dict[str, Any]:
+) -> Row:
     some = samples.first(parts.train, count)
     return bound_terms.measured(network, some, r=r, thetas=thetas, probes=probes, seed=seed)
 
@@ -190,12 +190,12 @@ def _plane(
     *,
     seeds: list[int],
     samples: bool = False,
-) -> dict[str, Any]:
+) -> Row:
     """Of some seeds alone: the points are for a picture."""
     return boundary_points.measured(network, parts.train, samples=samples) if seed in seeds else {}
 
 
-_KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+_KINDS: dict[str, Callable[..., Row]] = {
     "attack": _attack,
     "noise": _noise,
     "margins": _margins,

@@ -5,28 +5,27 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from widemargin._io.files import write_json
 from widemargin.studies import verdict
-from widemargin.studies.expand import Plan
+from widemargin.studies.expand import StudyPlan
 from widemargin.studies.rows import AXES, Row, flatten
 from widemargin.studies.schema import SCALES, Study
-from widemargin.studies.settings import plain
+from widemargin.studies.settings import Settings, plain
 from widemargin.studies.trial import Trial
 
 
 def of(
-    plan: Plan,
+    plan: StudyPlan,
     *,
-    rows: Sequence[tuple[str, Trial, Mapping[str, Any]]],
-    records: Sequence[Mapping[str, Any]],
-    chosen: Mapping[str, Any],
-    searched: Sequence[Mapping[str, Any]],
+    rows: Sequence[tuple[str, Trial, Settings]],
+    records: Sequence[Settings],
+    chosen: Settings,
+    searched: Sequence[Settings],
     complete: bool,
-) -> dict[str, Any]:
+) -> Row:
     """All that `results/<ID>.json` holds; `records` are those of the trials that it rests on."""
     study, scale = plan.study, plan.scale
     flat: list[Row] = [
@@ -71,7 +70,7 @@ def of(
     }
 
 
-def write(result: Mapping[str, Any], folder: Path = Path("results")) -> Path | None:
+def write(result: Settings, folder: Path = Path("results")) -> Path | None:
     """Write `<ID>.json`; None where a complete result, or one of a larger scale, would be replaced by a lesser one."""
     path = folder / f"{result['study']}.json"
     if path.is_file() and _rank(read(path)) > _rank(result):
@@ -79,17 +78,17 @@ def write(result: Mapping[str, Any], folder: Path = Path("results")) -> Path | N
     return write_json(path, result)
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Row:
     """A result file."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found: Row = json.loads(path.read_text(encoding="utf-8"))
         found["study"], found["scale"], found["claims"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no result of a study: {error}") from error
     return found
 
 
-def not_run(study: Study) -> dict[str, Any]:
+def not_run(study: Study) -> Row:
     """What a table says of a study that has no result: the paper's side of it."""
     return {
         "study": study.id,
@@ -105,5 +104,5 @@ def not_run(study: Study) -> dict[str, Any]:
     }
 
 
-def _rank(result: Mapping[str, Any]) -> tuple[bool, int]:
+def _rank(result: Settings) -> tuple[bool, int]:
     return bool(result["complete"]), SCALES.index(result["scale"])

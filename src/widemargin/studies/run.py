@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from widemargin._io.progress import track
 from widemargin._io.provenance import provenance
 from widemargin.studies import engines, result
-from widemargin.studies.expand import Place, Plan, first_cells
+from widemargin.studies.expand import Case, StudyPlan, first_cells
+from widemargin.studies.rows import Row
 from widemargin.studies.schema import SCALES, ScaleName, Study
+from widemargin.studies.settings import Settings
 from widemargin.studies.store import Store
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
-Engine = Callable[[Sequence[Trial], Context], Iterator[engines.Done]]
+Engine = Callable[[Sequence[Trial], TrialContext], Iterator[engines.Done]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +37,12 @@ def run(
     scale: ScaleName,
     *,
     folder: Path = Path("runs/studies"),
-    context: Context | None = None,
+    context: TrialContext | None = None,
     seeds: int | None = None,
     engine: Engine = engines.one_by_one,
     minutes: float | None = None,
     progress: bool | None = None,
-) -> dict[str, Any]:
+) -> Row:
     """Run what is not yet done, and return the result as plain values (see `result.of`).
 
     Args:
@@ -56,7 +57,7 @@ def run(
     """
     plan = plan_of(study, scale, seeds)
     store = Store(folder / f"{study.id}.jsonl")
-    context = Context() if context is None else context
+    context = TrialContext() if context is None else context
     until = None if minutes is None else time.monotonic() + 60 * minutes
     origin = _origin(context.device)
 
@@ -68,19 +69,19 @@ def run(
             store.add(trial, row, seconds, origin)
         return all(trial in store for trial in trials)
 
-    searched: list[dict[str, Any]] = []
-    chosen: dict[str, dict[str, Any]] = {}
-    finals: list[tuple[Place, Trial]] = []
+    searched: list[Row] = []
+    chosen: dict[str, Row] = {}
+    finals: list[tuple[Case, Trial]] = []
     complete = do(plan.searches(), "search")
     if complete:
         chosen, searched = choose(plan, store)
-        finals = [(place, trial) for place in plan.places() for trial in plan.final(place, chosen)]
+        finals = [(case, trial) for case in plan.cases() for trial in plan.final(case, chosen)]
         complete = do([trial for _, trial in finals], "final")
-    ran = [(place, trial) for place, trial in finals if trial in store]
-    used = [trial for at in plan.places() for trial in _search_trials(plan, at) if trial in store]
+    ran = [(case, trial) for case, trial in finals if trial in store]
+    used = [trial for at in plan.cases() for trial in _search_trials(plan, at) if trial in store]
     return result.of(
         plan,
-        rows=[(place.arm.name, trial, store[trial]) for place, trial in ran],
+        rows=[(case.arm.name, trial, store[trial]) for case, trial in ran],
         records=[store.records[key] for key in dict.fromkeys(t.key for t in [*used, *(t for _, t in ran)])],
         chosen=chosen,
         searched=searched,
@@ -88,27 +89,27 @@ def run(
     )
 
 
-def plan_of(study: Study, scale: ScaleName, seeds: int | None = None) -> Plan:
+def plan_of(study: Study, scale: ScaleName, seeds: int | None = None) -> StudyPlan:
     """The study at one of its scales."""
     if scale not in SCALES:
         raise ValueError(f"scale is {scale!r}, expected one of {', '.join(SCALES)}")
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds is {seeds}, expected at least 1")
-    return Plan(study=study, name=scale, seeds=study.scales[scale].seeds if seeds is None else seeds)
+    return StudyPlan(study=study, name=scale, seeds=study.scales[scale].seeds if seeds is None else seeds)
 
 
-def choose(plan: Plan, store: Store) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
-    """The cell of every place with the best mean of `choose_by` over the search seeds, the first one among equals.
+def choose(plan: StudyPlan, store: Store) -> tuple[dict[str, Row], list[Row]]:
+    """The cell of every case with the best mean of `choose_by` over the search seeds, the first one among equals.
 
     Only rows of the search stage are looked at, and those know nothing of test data.
     """
-    chosen: dict[str, dict[str, Any]] = {}
-    table: dict[str, list[dict[str, Any]]] = {}
+    chosen: dict[str, Row] = {}
+    table: dict[str, list[Row]] = {}
     sign = -1.0 if plan.study.smallest else 1.0
-    for place in plan.places():
-        at = plan.searched(place)
+    for case in plan.cases():
+        at = plan.searched(case)
         if at is None:
-            chosen[place.name] = place.arm.cells(1)[0]
+            chosen[case.name] = case.arm.cells(1)[0]
             continue
         if at.name not in table:
             table[at.name] = []
@@ -119,11 +120,11 @@ def choose(plan: Plan, store: Store) -> tuple[dict[str, dict[str, Any]], list[di
                 table[at.name].append({"at": at.name, "cell": cell, plan.study.choose_by: score})
         scores = [row[plan.study.choose_by] for row in table[at.name]]
         best = max(range(len(scores)), key=lambda i: (-float("inf") if scores[i] is None else sign * scores[i], -i))
-        chosen[place.name] = table[at.name][best]["cell"]
+        chosen[case.name] = table[at.name][best]["cell"]
     return chosen, [row for rows in table.values() for row in rows]
 
 
-def estimate(plan: Plan, folder: Path = Path("runs/studies")) -> Estimate:
+def estimate(plan: StudyPlan, folder: Path = Path("runs/studies")) -> Estimate:
     """How many trials are left and how long they take: by those that are done, else by the declared minutes.
 
     Which final trials are done is only known once the search is; the first cells stand for the chosen ones until then.
@@ -132,7 +133,7 @@ def estimate(plan: Plan, folder: Path = Path("runs/studies")) -> Estimate:
     searches = plan.searches()
     left = [trial for trial in searches if trial not in store]
     chosen = first_cells(plan) if left else choose(plan, store)[0]
-    finals = list({t.key: t for place in plan.places() for t in plan.final(place, chosen)}.values())
+    finals = list({t.key: t for case in plan.cases() for t in plan.final(case, chosen)}.values())
     missing = [trial for trial in finals if trial not in store]
     total = len(searches) + len(finals)
     share = plan.scale.minutes / max(1, total)
@@ -148,19 +149,19 @@ def estimate(plan: Plan, folder: Path = Path("runs/studies")) -> Estimate:
     )
 
 
-def _search_trials(plan: Plan, place: Place) -> list[Trial]:
-    at = plan.searched(place)
+def _search_trials(plan: StudyPlan, case: Case) -> list[Trial]:
+    at = plan.searched(case)
     return [] if at is None else [trial for _, trials in plan.search(at) for trial in trials]
 
 
-def _metric(row: Mapping[str, Any], study: Study) -> float | None:
+def _metric(row: Settings, study: Study) -> float | None:
     if study.choose_by not in row:
         raise ValueError(f"the search rows of {study.id} have no {study.choose_by!r}, by which it chooses")
     value: float | None = row[study.choose_by]
     return value
 
 
-def _until(engine: Engine, trials: list[Trial], context: Context, until: float | None) -> Iterator[engines.Done]:
+def _until(engine: Engine, trials: list[Trial], context: TrialContext, until: float | None) -> Iterator[engines.Done]:
     if not trials or (until is not None and time.monotonic() >= until):
         return
     for done in engine(trials, context):
@@ -183,6 +184,6 @@ class _Sized:
         return self.count
 
 
-def _origin(device: str) -> dict[str, Any]:
+def _origin(device: str) -> Row:
     found = provenance(device)
     return {"commit": found["commit"], "versions": found["versions"], "hardware": found["hardware"]}

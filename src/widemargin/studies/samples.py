@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from widemargin import data
 from widemargin.data import Data, Samples
 from widemargin.data.seeds import generator
+from widemargin.studies.settings import Settings
 
 _KEYS = ("name", "pca", "train", "fraction", "balanced", "validation", "flips", "flip_validation", "test")
 
@@ -37,7 +37,7 @@ class Parts:
         return first(self.whole.test, self.test_count)
 
 
-def prepare(settings: Mapping[str, Any], seed: int, *, root: Path | None = None, device: str = "cpu") -> Parts:
+def prepare(settings: Settings, seed: int, *, root: Path | None = None, device: str = "cpu") -> Parts:
     """The samples that `settings` describe, on the device.
 
     Keys: `name` of a data set, or "synthetic" (see `synthetic`); `pca`, how many principal components of its training

@@ -125,30 +125,31 @@ class Claim:
     Args:
         text: the claim in words.
         effect: how to compute it: `Value`, `Gap`, `Ratio`, `Order` or `Custom` (see `effects`).
-        reported: the paper's number; in points (percent) for `"points"`. None for `"order"`.
-        kind: `"points"`: metrics are shares and are multiplied by 100; `"relative"`: any other number; `"order"`.
+        reported: the paper's number, None for an order.
+        relative: the number is not a fraction. By default metrics are fractions, and are compared in points (percent).
         tolerance: by default 1 point, or 10 % of the reported number; give the paper's ± where it has one.
     """
 
     text: str
     effect: Effect
     reported: float | int | None = None
-    kind: Kind = "points"
+    relative: bool = False
     tolerance: float | int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in ("points", "relative", "order"):
-            raise ValueError(f"kind is {self.kind!r}, expected 'points', 'relative' or 'order'")
-        if (self.reported is None) != (self.kind == "order"):
-            raise ValueError(f"reported is {self.reported!r}, but kind is {self.kind!r} ({self.text!r})")
-        if self.effect.is_order != (self.kind == "order"):
-            raise ValueError(f"kind is {self.kind!r}, but the effect is {self.effect!r} ({self.text!r})")
+        if (self.reported is None) != self.effect.is_order:
+            raise ValueError(f"reported is {self.reported!r}, but the effect is {self.effect!r} ({self.text!r})")
+
+    @property
+    def kind(self) -> Kind:
+        """An order, a relative number, or a number of points."""
+        return "order" if self.effect.is_order else "relative" if self.relative else "points"
 
     @property
     def factor(self) -> float:
         """What metrics are multiplied by."""
         bare = isinstance(self.effect, Order) and not self.effect.share
-        return 1.0 if self.kind == "relative" or bare else 100.0
+        return 1.0 if self.relative or bare else 100.0
 
     @property
     def allowed(self) -> float | int | None:

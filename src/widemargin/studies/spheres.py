@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from widemargin.data import Samples, subset, to_sphere
 from widemargin.data.seeds import generator
 from widemargin.studies import samples
-from widemargin.studies.settings import plain
+from widemargin.studies.settings import Settings, plain
 
 _KEYS = ("name", "shape", "samples", "test", "train", "pair", "parity", "labels", "attack", "standardize")
 
@@ -35,7 +33,7 @@ class Points:
         return Samples(torch.cat([self.clean.x, self.more.x]), torch.cat([self.clean.y, self.more.y]))
 
 
-def points(settings: Mapping[str, Any], seed: int, *, root: Path | None = None, device: str = "cpu") -> Points:
+def points(settings: Settings, seed: int, *, root: Path | None = None, device: str = "cpu") -> Points:
     """The points that `settings` describe, drawn by `seed`, on the device.
 
     Keys: `name`, `shape`, `samples` and `test` as of `studies.samples.prepare`; `train`, how many points (None: all);
@@ -70,7 +68,7 @@ def _points(written: str, seed: int, root: Path | None, device: str) -> Points:
     return Points(clean=clean, more=_random(train.select(rest), "attack", seed), test=test)
 
 
-def _relabelled(part: Samples, settings: Mapping[str, Any]) -> Samples:
+def _relabelled(part: Samples, settings: Settings) -> Samples:
     pair = settings.get("pair")
     if pair is not None:
         part = part.select(((part.y == pair[0]) | (part.y == pair[1])).nonzero()[:, 0])

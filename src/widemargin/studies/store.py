@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings
 from widemargin.studies.trial import Trial
 
 
@@ -22,17 +24,17 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.records: dict[str, dict[str, Any]] = {record["key"]: record for record in _read(path)}
+        self.records: dict[str, Row] = {record["key"]: record for record in _read(path)}
 
     def __contains__(self, trial: object) -> bool:
         return isinstance(trial, Trial) and trial.key in self.records
 
-    def __getitem__(self, trial: Trial) -> dict[str, Any]:
+    def __getitem__(self, trial: Trial) -> Row:
         """What the task measured."""
-        row: dict[str, Any] = self.records[trial.key]["row"]
+        row: Row = self.records[trial.key]["row"]
         return row
 
-    def add(self, trial: Trial, row: Mapping[str, Any], seconds: float, origin: Mapping[str, Any]) -> None:
+    def add(self, trial: Trial, row: Settings, seconds: float, origin: Settings) -> None:
         """Append a finished trial: what it was, what it measured, how long it took, and where it ran."""
         record = {
             "key": trial.key,
@@ -67,7 +69,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
+def _read(path: Path) -> Iterator[Row]:
     if not path.is_file():
         return
     lines = path.read_bytes().split(b"\n")

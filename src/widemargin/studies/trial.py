@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from widemargin.studies.settings import digest
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings, digest
 
 Stage = Literal["search", "final"]
 FIRST_SEARCH_SEED = 100
@@ -27,12 +27,12 @@ class Trial:
     task: str
     version: int
     stage: Stage
-    settings: Mapping[str, Any]
+    settings: Settings
     seed: int
     study: str
     arm: str
     scale: str
-    condition: Mapping[str, Any] = field(default_factory=dict)
+    condition: Settings = field(default_factory=dict)
 
     @cached_property
     def key(self) -> str:
@@ -42,7 +42,7 @@ class Trial:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Row:
         """All of it as plain values."""
         return {
             "task": self.task,
@@ -58,7 +58,7 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
+class TrialContext:
     """Where a trial runs: nothing of this changes its result.
 
     Args:

@@ -23,9 +23,10 @@ Only paper scale says `reproduced`; the others say at which scale: `reproduced a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from widemargin.studies.effects import Measured
+from widemargin.studies.effects import MeasuredEffect
+from widemargin.studies.rows import Row
 from widemargin.studies.schema import Claim, ScaleName
 
 Word = Literal["reproduced", "direction holds", "not reproduced", "not run"]
@@ -45,7 +46,7 @@ class Verdict:
         return f"reproduced at {scale}" if self.word == "reproduced" and scale != "paper" else self.word
 
 
-def judge(claim: Claim, measured: Measured | None) -> Verdict:
+def judge(claim: Claim, measured: MeasuredEffect | None) -> Verdict:
     """The verdict on a claim."""
     if measured is None:
         return Verdict(word="not run", why="rows are missing")
@@ -62,10 +63,10 @@ def overall(verdicts: list[Verdict]) -> str:
     return max(ran, key=STRENGTH.index) if ran else "not run"
 
 
-def describe(claim: Claim, measured: Measured | None, scale: ScaleName) -> dict[str, Any]:
+def describe(claim: Claim, measured: MeasuredEffect | None, scale: ScaleName) -> Row:
     """A claim with the paper's number, ours and the verdict, as plain values."""
     verdict = judge(claim, measured)
-    said: dict[str, Any] = {
+    said: Row = {
         "text": claim.text,
         "kind": claim.kind,
         "reported": claim.reported,
@@ -83,7 +84,7 @@ def describe(claim: Claim, measured: Measured | None, scale: ScaleName) -> dict[
     return said
 
 
-def _number(claim: Claim, measured: Measured) -> Verdict:
+def _number(claim: Claim, measured: MeasuredEffect) -> Verdict:
     assert claim.reported is not None
     assert claim.allowed is not None
     reported, tolerance = float(claim.reported), float(claim.allowed)
@@ -112,7 +113,7 @@ def _number(claim: Claim, measured: Measured) -> Verdict:
     return Verdict(word="not reproduced", why=f"{distance}; the sign differs")
 
 
-def _order(measured: Measured) -> Verdict:
+def _order(measured: MeasuredEffect) -> Verdict:
     gaps = measured.parts
     standing = [name for name, gap in gaps if gap.mean > 2 * (gap.error or 0.0)]
     against = [name for name, gap in gaps if -gap.mean > 2 * (gap.error or 0.0)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from widemargin._io.files import write_whole
+from widemargin.studies.rows import Row
 
 
-def save(folder: Path | None, key: str, network: nn.Module, note: dict[str, Any]) -> None:
+def save(folder: Path | None, key: str, network: nn.Module, note: Row) -> None:
     """Write the weights whole or not at all, with a note of plain values inside."""
     if folder is None:
         return
@@ -22,7 +22,7 @@ def save(folder: Path | None, key: str, network: nn.Module, note: dict[str, Any]
     write_whole(_path(folder, key), lambda part: save_file(tensors, str(part), metadata={"note": json.dumps(note)}))
 
 
-def load(folder: Path | None, key: str, build: Callable[[], nn.Module]) -> tuple[nn.Module, dict[str, Any]] | None:
+def load(folder: Path | None, key: str, build: Callable[[], nn.Module]) -> tuple[nn.Module, Row] | None:
     """The network of `build` with the weights that were kept, and the note; None where there are none."""
     if folder is None or not _path(folder, key).is_file():
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from widemargin.studies import catalog
-from widemargin.studies.expand import Plan, first_cells
+from widemargin.studies.expand import StudyPlan, first_cells
 from widemargin.studies.schema import SCALES, ScaleName
 from widemargin.studies.settings import digest
 
@@ -14,9 +14,9 @@ OF_ALL_MNIST = ("E2", "E5", "E6", "E7", "E8", "E9")
 TRAINED = [f"E{i}" for i in (*range(1, 14), 15)]
 
 
-def _plan(id: str, scale: ScaleName) -> Plan:
+def _plan(id: str, scale: ScaleName) -> StudyPlan:
     study = catalog.study(id)
-    return Plan(study=study, name=scale, seeds=study.scales[scale].seeds)
+    return StudyPlan(study=study, name=scale, seeds=study.scales[scale].seeds)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -26,13 +26,13 @@ def test_the_models_of_all_mnist_are_trained_once(scale: ScaleName) -> None:
     for id in OF_ALL_MNIST:
         plan = _plan(id, scale)
         chosen = first_cells(plan)
-        for place in plan.places():
-            finals = plan.final(place, chosen)
+        for case in plan.cases():
+            finals = plan.final(case, chosen)
             assert all(trial.settings["measure"] and trial.settings["keep"] for trial in finals)
             trainings = [{k: v for k, v in trial.settings.items() if k != "measure"} for trial in finals]
-            at = plan.searched(place)
+            at = plan.searched(case)
             searches = [] if at is None else [trial.key for _, trials in plan.search(at) for trial in trials]
-            seen.setdefault(place.arm.name, set()).add(digest([trainings, searches]))
+            seen.setdefault(case.arm.name, set()).add(digest([trainings, searches]))
     assert len(seen) > 4
     assert all(len(forms) == 1 for forms in seen.values())
 
@@ -40,7 +40,7 @@ def test_the_models_of_all_mnist_are_trained_once(scale: ScaleName) -> None:
 @pytest.mark.parametrize("id", ["E2", "E3", "E4"])
 def test_a_budget_is_at_most_450_000_steps(id: str) -> None:
     plan = _plan(id, "budget")
-    finals = [trial for place in plan.places() for trial in plan.final(place, first_cells(plan))]
+    finals = [trial for case in plan.cases() for trial in plan.final(case, first_cells(plan))]
     assert sum(trial.settings["steps"] for trial in (*plan.searches(), *finals)) <= 450_000
 
 
@@ -57,7 +57,7 @@ def test_every_comparison_has_arms_of_ours_with_the_same_search(id: str) -> None
 def test_the_paper_scale_is_the_papers(id: str) -> None:
     """Nothing of the small scales is left in it."""
     plan = _plan(id, "paper")
-    finals = [trial for place in plan.places() for trial in plan.final(place, first_cells(plan))]
+    finals = [trial for case in plan.cases() for trial in plan.final(case, first_cells(plan))]
     for settings in (trial.settings for trial in finals):
         if id in ("E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9"):
             assert settings["data"]["name"] == "mnist"

@@ -11,7 +11,7 @@ from studies import tiny
 from widemargin import data, population
 from widemargin.studies import samples
 from widemargin.studies.tasks import classify
-from widemargin.studies.trial import Context
+from widemargin.studies.trial import TrialContext
 
 # Shapes are checked in the tests of the losses and networks; here that would take most of the time.
 pytestmark = pytest.mark.usefixtures("untyped")
@@ -23,24 +23,24 @@ def test_the_search_never_reads_the_test_set(monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("test data are read")
 
     monkeypatch.setattr(samples.Parts, "test", property(read))
-    row = classify.run(tiny.trial("search"), Context())
+    row = classify.run(tiny.trial("search"), TrialContext())
     assert 0 <= row["validation"] <= 1
     assert "accuracy" not in row
     with pytest.raises(AssertionError, match="test data are read"):
-        classify.run(tiny.trial("final"), Context())
+        classify.run(tiny.trial("final"), TrialContext())
 
 
 def test_a_row_has_plain_values_and_is_the_same_twice() -> None:
-    row = classify.run(tiny.trial(), Context())
-    assert row == classify.run(tiny.trial(), Context())
+    row = classify.run(tiny.trial(), TrialContext())
+    assert row == classify.run(tiny.trial(), TrialContext())
     assert set(row) == {"loss", "steps", "died", "validation", "train accuracy", "accuracy"}
     assert (row["steps"], row["died"]) == (3, None)
-    assert row != classify.run(tiny.trial(seed=1), Context())
+    assert row != classify.run(tiny.trial(seed=1), TrialContext())
 
 
 def test_a_network_that_dies_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = tiny.trial(optimizer={"lr": 1e300}, steps=5)
-    row = classify.run(trial, Context())
+    row = classify.run(trial, TrialContext())
     assert "are not finite" in row["died"]
     assert row["validation"] == row["accuracy"] == 0.1
 
@@ -62,18 +62,18 @@ def test_one_by_one_and_together_give_the_same_rows(changes: dict[str, Any]) -> 
     trials = [tiny.trial(seed=seed, **changes) for seed in (0, 1, 2)]
     trials.append(tiny.trial(**{**changes, "data.flips": 0.3}))
     assert len({classify.alike(trial) for trial in trials}) == 1
-    together = dict(classify.many(trials, Context()))
+    together = dict(classify.many(trials, TrialContext()))
     for trial in trials:
-        alone = classify.run(trial, Context())
+        alone = classify.run(trial, TrialContext())
         assert together[trial]["loss"] == pytest.approx(alone.pop("loss"), rel=1e-7)
         assert {k: v for k, v in together[trial].items() if k != "loss"} == alone
 
 
 def test_one_that_dies_does_not_take_the_others_along() -> None:
     trials = [tiny.trial(), tiny.trial(seed=1, optimizer={"lr": 1e300}), tiny.trial(seed=2)]
-    found = dict(classify.many(trials, Context()))
+    found = dict(classify.many(trials, TrialContext()))
     assert [row["died"] is None for row in (found[trial] for trial in trials)] == [True, False, True]
-    assert found[trials[2]] == classify.run(trials[2], Context())
+    assert found[trials[2]] == classify.run(trials[2], TrialContext())
 
 
 def test_curves_noise_and_margins(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_curves_noise_and_margins(tmp_path: Path) -> None:
         {"kind": "noise", "sigmas": [0.0, 0.3]},
         {"kind": "margins", "p": "inf", "at": ["input", "fc1"]},
     ]
-    row = classify.run(tiny.trial(measure=asked), Context(weights=tmp_path))
+    row = classify.run(tiny.trial(measure=asked), TrialContext(weights=tmp_path))
     points = row["points"]
     assert [(p["curve"], *p["at"].values()) for p in points] == [
         ("fgsm", 0.0),
@@ -103,7 +103,7 @@ def test_curves_noise_and_margins(tmp_path: Path) -> None:
 def test_trained_networks_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = dict(tiny.trial(loss=MARGIN).settings)
     asked = [{"kind": "attack", "attack": "fgsm", "epsilons": [0.1], "source": other}]
-    context = Context(weights=tmp_path)
+    context = TrialContext(weights=tmp_path)
     row = classify.run(tiny.trial(measure=asked), context)
     assert len(list(tmp_path.glob("*.safetensors"))) == 2
     monkeypatch.setattr(population, "fit", None)
@@ -138,7 +138,7 @@ def test_synthetic_images_can_be_learnt() -> None:
             steps=80,
             dtype="float32",
         ),
-        Context(),
+        TrialContext(),
     )
     assert row["accuracy"] > 0.5
 
@@ -156,4 +156,4 @@ def test_synthetic_images_can_be_learnt() -> None:
 )
 def test_what_a_study_may_get_wrong(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        classify.run(tiny.trial(**changes), Context())
+        classify.run(tiny.trial(**changes), TrialContext())

@@ -12,7 +12,7 @@ from widemargin.margins.accuracy import accuracy
 from widemargin.studies import samples
 from widemargin.studies.settings import overlay
 from widemargin.studies.tasks import classify, evolution
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 pytestmark = pytest.mark.usefixtures("untyped")
 WATCH = {"at": ["input", "fc1"], "p": 2.0, "scores": "softmax", "classes": 1, "every": 2, "count": 20}
@@ -27,7 +27,7 @@ def _trial(stage: Any = "final", **changes: Any) -> Trial:
 
 
 def test_points_at_every_place_part_and_step() -> None:
-    row = evolution.run(_trial(), Context())
+    row = evolution.run(_trial(), TrialContext())
     on_the_way = [p["at"] for p in row["points"] if p["curve"] == "distance"]
     assert {at["step"] for at in on_the_way} == {0, 2, 3}
     assert {at["part"] for at in on_the_way} == {"train", "validation", "test"}
@@ -38,9 +38,9 @@ def test_points_at_every_place_part_and_step() -> None:
 
 
 def test_watching_changes_nothing_and_the_last_look_is_at_the_trained_network() -> None:
-    row = evolution.run(_trial(), Context())
+    row = evolution.run(_trial(), TrialContext())
     settings = {key: value for key, value in _trial().settings.items() if key != "watch"}
-    network = classify.train_one(settings, 0, Context())
+    network = classify.train_one(settings, 0, TrialContext())
     parts = samples.prepare(settings["data"], 0)
     assert row["accuracy"] == accuracy(network, parts.test)
     measured = margins.measure(
@@ -52,13 +52,13 @@ def test_watching_changes_nothing_and_the_last_look_is_at_the_trained_network() 
 
 def test_the_search_reads_no_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples.Parts, "test", property(lambda parts: pytest.fail("test data are read")))
-    row = evolution.run(_trial("search"), Context())
+    row = evolution.run(_trial("search"), TrialContext())
     assert 0 <= row["validation"] <= 1
     assert "points" not in row
 
 
 def test_settings_are_checked() -> None:
     with pytest.raises(ValueError, match="settings has 'measure'"):
-        evolution.run(_trial(measure=[]), Context())
+        evolution.run(_trial(measure=[]), TrialContext())
     with pytest.raises(ValueError, match=r"watch has .*often, expected"):
-        evolution.run(_trial(watch={"often": 1}), Context())
+        evolution.run(_trial(watch={"often": 1}), TrialContext())

@@ -13,7 +13,7 @@ from widemargin.studies import catalog
 from widemargin.studies.run import plan_of
 from widemargin.studies.sokolic import generalization_bounds as study
 from widemargin.studies.tasks import generalization_bounds as task
-from widemargin.studies.trial import Context
+from widemargin.studies.trial import TrialContext
 
 
 def test_the_logarithm_is_that_of_the_bound() -> None:
@@ -27,8 +27,8 @@ def test_the_logarithm_is_that_of_the_bound() -> None:
 
 def test_rows_have_21_and_22(tmp_path: Path) -> None:
     plan = plan_of(catalog.study("S5"), "smoke")
-    place = plan.places()[0]
-    row = task.run(plan.final(place, {place.name: {}})[0], Context(weights=tmp_path))
+    place = plan.cases()[0]
+    row = task.run(plan.final(place, {place.name: {}})[0], TrialContext(weights=tmp_path))
     assert row["log10 (21), product 1"] == pytest.approx(math.log10(2 / math.sqrt(20)))
     mixture = row["points"][0]["ln N"]
     assert row["log10 (22)"] == pytest.approx(math.log10(math.exp(mixture / 2) / math.sqrt(20)))

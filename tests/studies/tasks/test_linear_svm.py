@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from widemargin.studies.tasks import linear_svm
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 pytestmark = pytest.mark.usefixtures("untyped")
 LOSS = {"name": "large-margin", "p": 2.0, "classes": 1}
@@ -29,7 +29,7 @@ def _trial(**changes: Any) -> Trial:
 
 
 def test_training_finds_the_separator() -> None:
-    row = linear_svm.run(_trial(), Context())
+    row = linear_svm.run(_trial(), TrialContext())
     assert row["cosine"] > 0.99
     assert 0.9 < row["share"] <= 1 + 1e-6
     assert row["share"] == pytest.approx(row["margin"] / row["widest"])
@@ -44,8 +44,8 @@ def test_two_points_have_the_plane_between_them() -> None:
 
 
 def test_digits_of_two_classes_and_settings_that_are_none() -> None:
-    x, y = linear_svm._samples({"name": "digits", "classes": [3, 8], "samples": 30}, 0, Context())
+    x, y = linear_svm._samples({"name": "digits", "classes": [3, 8], "samples": 30}, 0, TrialContext())
     assert x.shape == (30, 64)
     assert set(y.tolist()) == {0, 1}
     with pytest.raises(ValueError, match="expected data, loss, lr, steps, close"):
-        linear_svm.run(_trial(gamma=1), Context())
+        linear_svm.run(_trial(gamma=1), TrialContext())

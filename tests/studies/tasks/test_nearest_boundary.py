@@ -9,7 +9,7 @@ import pytest
 
 from widemargin import margins
 from widemargin.studies.tasks import nearest_boundary
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 P = (1.0, 1.25, 2.0, 10.0, math.inf)
 
@@ -38,7 +38,7 @@ def test_the_solver_finds_known_distances(p: float) -> None:
 
 @pytest.mark.parametrize("p", [1.0, 1.25, "inf"])
 def test_the_closed_form_is_exact(p: float | str) -> None:
-    row = nearest_boundary.run(_trial(p=p), Context())
+    row = nearest_boundary.run(_trial(p=p), TrialContext())
     assert row["error"] < 1e-7
     assert row["digits"] == pytest.approx(-math.log10(max(row["error"], 1e-16)))
     assert row["problems"] == 4
@@ -49,9 +49,9 @@ def test_a_wrong_distance_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         margins, "distance", lambda *a, **k: {name: 1.01 * value for name, value in right(*a, **k).items()}
     )
-    assert nearest_boundary.run(_trial(), Context())["error"] == pytest.approx(0.01, rel=1e-6)
+    assert nearest_boundary.run(_trial(), TrialContext())["error"] == pytest.approx(0.01, rel=1e-6)
 
 
 def test_settings_are_checked() -> None:
     with pytest.raises(ValueError, match="settings has inputs, classes, samples, p, q, expected"):
-        nearest_boundary.run(_trial(q=2), Context())
+        nearest_boundary.run(_trial(q=2), TrialContext())

@@ -9,7 +9,7 @@ import pytest
 
 from widemargin import losses
 from widemargin.studies.tasks import step_time
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import margin_backward
 
 pytestmark = pytest.mark.usefixtures("untyped")
@@ -30,7 +30,7 @@ def _run(**changes: Any) -> dict[str, Any]:
     trial = Trial(
         task="step-time", version=1, stage="final", settings=settings, seed=0, study="E16", arm="a", scale="q"
     )
-    return step_time.run(trial, Context())
+    return step_time.run(trial, TrialContext())
 
 
 def test_the_slower_loss_has_the_larger_ratio(monkeypatch: pytest.MonkeyPatch) -> None:

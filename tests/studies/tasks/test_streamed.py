@@ -13,7 +13,7 @@ from widemargin import training
 from widemargin.data import Data, Samples
 from widemargin.studies import samples
 from widemargin.studies.tasks import streamed
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 pytestmark = pytest.mark.usefixtures("untyped")
 TRAINING: dict[str, Any] = {
@@ -61,7 +61,7 @@ def _trial(stage: Any = "final", **changes: Any) -> Trial:
 
 
 def test_networks_are_trained_once_and_attacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = Context(weights=tmp_path)
+    context = TrialContext(weights=tmp_path)
     row = streamed.run(_trial(), context)
     assert row["samples"] == 10
     assert [(p["curve"], p["at"]["epsilon"]) for p in row["points"]] == [("white", 0.0), ("white", 0.3), ("black", 0.3)]
@@ -77,9 +77,9 @@ def test_images_that_are_read_one_at_a_time(kind: Any, monkeypatch: pytest.Monke
     read = Data("imagenet", kind(whole.train), kind(whole.test), whole.classes, (0.0, 1.0))
     monkeypatch.setattr(streamed, "load_imagenet", lambda root, size: read)
     data = {"name": "imagenet", "size": 8}
-    row = streamed.run(_trial(data=data, attacks=ATTACKS[:1], count=6), Context())
+    row = streamed.run(_trial(data=data, attacks=ATTACKS[:1], count=6), TrialContext())
     assert row["samples"] == 6
-    assert streamed.run(_trial(data=data, attacks=[], count=None), Context())["samples"] == len(whole.test)
+    assert streamed.run(_trial(data=data, attacks=[], count=None), TrialContext())["samples"] == len(whole.test)
 
 
 def test_some_of_the_test_images_are_of_all_classes() -> None:
@@ -91,8 +91,8 @@ def test_some_of_the_test_images_are_of_all_classes() -> None:
 
 def test_settings_are_checked() -> None:
     with pytest.raises(ValueError, match="has no search"):
-        streamed.run(_trial("search"), Context())
+        streamed.run(_trial("search"), TrialContext())
     with pytest.raises(ValueError, match="settings has 'steps'"):
-        streamed.run(_trial(steps=3), Context())
+        streamed.run(_trial(steps=3), TrialContext())
     with pytest.raises(ValueError, match="name of data is 'mnist'"):
-        streamed.run(_trial(data={"name": "mnist"}), Context())
+        streamed.run(_trial(data={"name": "mnist"}), TrialContext())

@@ -14,7 +14,7 @@ from widemargin.control.accuracy import accuracies
 from widemargin.data import Samples
 from widemargin.margins import normalized
 from widemargin.studies.tasks import ensembles, nngp, targeted, twins
-from widemargin.studies.trial import Context, Stage, Trial
+from widemargin.studies.trial import Stage, Trial, TrialContext
 
 SETTINGS: dict[str, Any] = {
     "data": {"name": "digits", "train": 100, "test": 100, "standardize": [0.3, 0.4]},
@@ -31,7 +31,7 @@ def trial(settings: Mapping[str, Any], task: str = "targeted", stage: Stage = "f
 
 
 def test_a_row_has_accuracies_and_margins() -> None:
-    row = targeted.run(trial({**SETTINGS, "spectral": True}), Context())
+    row = targeted.run(trial({**SETTINGS, "spectral": True}), TrialContext())
     assert row["targeted"] == pytest.approx(0.5, rel=1e-4)  # Nero keeps ‖W_l‖_F = √d_l
     assert 0.0 <= row["accuracy"] <= 1.0
     curve = {point["at"]["quantile"]: point for point in row["points"]}
@@ -41,8 +41,8 @@ def test_a_row_has_accuracies_and_margins() -> None:
 
 def test_descent_registers_its_target_by_the_norms_of_its_weights() -> None:
     settings = {**SETTINGS, "optimizer": {"name": "sgd", "lr": 1e-9}}
-    row = targeted.run(trial(settings), Context())
-    network = targeted.build(settings["network"], 0, Context())  # which such a rate does not move
+    row = targeted.run(trial(settings), TrialContext())
+    network = targeted.build(settings["network"], 0, TrialContext())  # which such a rate does not move
     wanted = 0.5
     for _, weight in normalized.weights(network):
         wanted *= math.sqrt(len(weight)) / float(weight.detach().norm())
@@ -58,7 +58,7 @@ def test_a_search_reads_no_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(targeted, "accuracies", counted)
     settings = {**SETTINGS, "data": {**SETTINGS["data"], "test": 37}}
-    row = targeted.run(trial(settings, stage="search"), Context())
+    row = targeted.run(trial(settings, stage="search"), TrialContext())
     assert "accuracy" not in row
     assert 37 not in seen
     assert math.isfinite(row["loss"])
@@ -67,16 +67,16 @@ def test_a_search_reads_no_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_together_or_one_by_one_the_rows_are_the_same() -> None:
     trials = [trial({**SETTINGS, "alpha": alpha}, seed=seed) for alpha in (0.2, 1.0) for seed in (0, 1)]
     assert len({targeted.alike(one) for one in trials}) == 1
-    together = {(t.settings["alpha"], t.seed): row for t, row in targeted.many(trials, Context())}
+    together = {(t.settings["alpha"], t.seed): row for t, row in targeted.many(trials, TrialContext())}
     for one in trials:
-        row = targeted.run(one, Context())
+        row = targeted.run(one, TrialContext())
         other = together[one.settings["alpha"], one.seed]
         assert other["loss"] == pytest.approx(row["loss"], rel=1e-3)
         assert other["margin"] == pytest.approx(row["margin"], rel=1e-3, abs=1e-5)
 
 
 def test_a_training_that_dies_says_so_and_is_never_chosen() -> None:
-    row = targeted.run(trial({**SETTINGS, "optimizer": {"name": "sgd", "lr": 1e12}}), Context())
+    row = targeted.run(trial({**SETTINGS, "optimizer": {"name": "sgd", "lr": 1e12}}), TrialContext())
     assert row["died"]
     assert row["loss"] == targeted.DIED
     assert row["accuracy"] == pytest.approx(0.1)
@@ -86,7 +86,7 @@ def test_ensembles_of_members_and_their_spread() -> None:
     data = {**SETTINGS["data"], "parity": True}
     network = {**SETTINGS["network"], "outputs": 1}
     settings = {**SETTINGS, "data": data, "network": network, "members": 4, "sizes": [1, 2, 4]}
-    small, large = (ensembles.run(trial({**settings, "alpha": a}, "ensembles"), Context()) for a in (0.02, 1.0))
+    small, large = (ensembles.run(trial({**settings, "alpha": a}, "ensembles"), TrialContext()) for a in (0.02, 1.0))
     assert [point["at"]["draws"] for point in small["points"]] == [1, 2, 4]
     assert small["spread"] > large["spread"]  # §7.3
 
@@ -94,7 +94,7 @@ def test_ensembles_of_members_and_their_spread() -> None:
 def test_the_posterior_gains_by_draws_and_by_margin() -> None:
     data = {**SETTINGS["data"], "parity": True}
     settings = {"data": data, "depth": 3, "margins": [0.01, 0.1, 1.0], "sizes": [1, 16]}
-    row = nngp.run(trial(settings, "nngp"), Context())
+    row = nngp.run(trial(settings, "nngp"), TrialContext())
     at = {(point["at"]["alpha"], point["at"]["draws"]): point["accuracy"] for point in row["points"]}
     assert at[0.01, 1] < at[0.1, 1] < at[1.0, 1]
     assert at[0.01, 1] < at[0.01, 16]
@@ -110,23 +110,23 @@ def test_twins_have_the_same_outputs_and_the_whole_task_is_learnt() -> None:
         "lr": 0.01,
         "decay": 0.99,
     }
-    row = twins.run(trial(settings, "twins"), Context())
+    row = twins.run(trial(settings, "twins"), TrialContext())
     assert row["reached"] == 1.0
     assert row["worst"] < 0.2
     assert 0 < row["worst loss"] < row["worst"]  # a squared error below 1e-4 over margins of more than a hundredth
     means = {point["at"]["method"]: point["accuracy"] for point in row["points"]}
     assert means["trained"] - means["sampled"] == pytest.approx(row["gap"])
     whole = {**settings, "whole": {"epochs": 3, "batch": 32, "lr": 0.01}}
-    assert twins.run(trial(whole, "twins"), Context())["train accuracy"] > 0.9
+    assert twins.run(trial(whole, "twins"), TrialContext())["train accuracy"] > 0.9
 
 
 @pytest.mark.parametrize("task", [targeted, nngp, twins])
 def test_an_unknown_setting_is_named(task: Any) -> None:
     with pytest.raises(ValueError, match="settings has 'gamma', expected one of"):
-        task.run(trial({"gamma": 1.0, **SETTINGS}), Context())
+        task.run(trial({"gamma": 1.0, **SETTINGS}), TrialContext())
 
 
 def test_matrix_products_are_as_exact_afterwards_as_before() -> None:
     before = torch.get_float32_matmul_precision()
-    targeted.run(trial({**SETTINGS, "steps": 1, "matmul": "high"}), Context())
+    targeted.run(trial({**SETTINGS, "steps": 1, "matmul": "high"}), TrialContext())
     assert torch.get_float32_matmul_precision() == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from widemargin.studies.effects import Custom, Value
+from widemargin.studies.claims import custom, value
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.elsayed.trained_on_all import (
     EPSILONS,
@@ -15,7 +15,6 @@ from widemargin.studies.elsayed.trained_on_all import (
     over_epsilon,
 )
 from widemargin.studies.rows import Row, select
-from widemargin.studies.schema import Claim
 
 BLACK = "fgsm from cross-entropy"
 AT_TENTH = {"curve": BLACK, "epsilon": 0.1}
@@ -43,26 +42,12 @@ E7 = declare(
     source="elsayed, Fig. 6",
     title="Black-box FGSM from the cross-entropy model",
     question="Do images that were made to fool the cross-entropy model fool the margin models?",
-    measure=(
-        {
-            "kind": "attack",
-            "attack": "fgsm",
-            "epsilons": EPSILONS,
-            "curve": BLACK,
-            **FROM_CROSS_ENTROPY,
-        },
-    ),
+    measure=({"kind": "attack", "attack": "fgsm", "epsilons": EPSILONS, "curve": BLACK, **FROM_CROSS_ENTROPY},),
     claims=(
-        Claim(
-            text="at ε = 0.1, cross-entropy",
-            effect=Value(metric="accuracy", arm="cross-entropy", where=AT_TENTH),
-            reported=67.0,
-        ),
-        Claim(text="at ε = 0.1, the best margin model", effect=Custom(function=best_margin), reported=90.0),
-        Claim(
-            text="at ε = 0.1, the best margin model minus cross-entropy",
-            effect=Custom(function=best_margin_over_cross_entropy, baseline=0.0),
-            reported=23.0,
+        value("at ε = 0.1, cross-entropy", "cross-entropy", 67.0, where=AT_TENTH),
+        custom("at ε = 0.1, the best margin model", best_margin, 90.0),
+        custom(
+            "at ε = 0.1, the best margin model minus cross-entropy", best_margin_over_cross_entropy, 23.0, baseline=0.0
         ),
         *against_cross_entropy(BLACK),
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from widemargin.studies.elsayed.mnist import NORMS
 from widemargin.studies.schema import Arm, Scale, ScaleName
-from widemargin.studies.settings import overlay
+from widemargin.studies.settings import Settings, overlay
 
 LAYER_7, LAYER_13, LAYER_19 = "group1.block3.conv2", "group2.block2.conv2", "group3.block1.conv2"
 PLACES = ("input", LAYER_7, LAYER_13, LAYER_19, "output")
@@ -16,7 +16,7 @@ PLACES = ("input", LAYER_7, LAYER_13, LAYER_19, "output")
 PLACES_OF_10 = ("input", "group1.block1.conv2", "group2.block1.conv2", "group3.block1.conv2", "output")
 """The same in a network of depth 10 or 16."""
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Settings = {
     "data": {"name": "cifar10", "validation": 5000, "flips": 0.0},
     "network": {"name": "wrn-28-10"},
     "loss": {"name": "augmented"},
@@ -24,18 +24,18 @@ SETTINGS: dict[str, Any] = {
     "steps": 50_000,
     "batch": 128,
 }
-SMALL: dict[str, Any] = {
+SMALL: Settings = {
     "data": {"name": "synthetic", "shape": [3, 32, 32], "samples": 40, "validation": 10},
     "network": {"depth": 10, "widen": 1, "base": 2},
     "steps": 1,
     "batch": 10,
 }
-CUT: dict[str, Any] = {"network": {"depth": 16, "widen": 4}, "steps": 3000}
+CUT: Settings = {"network": {"depth": 16, "widen": 4}, "steps": 3000}
 EVERY = {"schedule.every": (0.04, 0.4)}
 """A decay of 0.9 every 2,000 or every 20,000 of 50,000 steps."""
 
 
-def baseline(name: str, loss: Mapping[str, Any]) -> Arm:
+def baseline(name: str, loss: Settings) -> Arm:
     """Cross-entropy or hinge, with SGD and momentum."""
     return Arm(
         name=name,
@@ -62,10 +62,7 @@ def margin(norm: str) -> Arm:
     }
     return Arm(
         name=f"margin {norm}",
-        settings={
-            "loss": {"name": "augmented", "loss": loss},
-            "optimizer": {"name": "rmsprop", "lr": 0.001},
-        },
+        settings={"loss": {"name": "augmented", "loss": loss}, "optimizer": {"name": "rmsprop", "lr": 0.001}},
         search={**EVERY, "loss.loss.gamma": (10_000.0, 5_000.0, 20_000.0)},
     )
 
@@ -97,11 +94,11 @@ FIVE: tuple[Arm, ...] = (
 def scales(
     *,
     measure: Mapping[ScaleName, Any] | None = None,
-    small: Mapping[str, Any] | None = None,
+    small: Settings | None = None,
     hours: float | int = 1,
     only: Mapping[ScaleName, Mapping[str, tuple[Any, ...]]] | None = None,
     of_values: Mapping[ScaleName, Mapping[str, Mapping[Any, Any]]] | None = None,
-    search_at: Mapping[str, Any] | None = None,
+    search_at: Settings | None = None,
     arms: tuple[str, ...] | None = None,
 ) -> dict[ScaleName, Scale]:
     """The four scales; `measure`, `only`, `of_values` by scale, `small`: more for smoke; `hours` of budget on a GPU."""
@@ -112,7 +109,7 @@ def scales(
     }
     kept, asked, values = only or {}, measure or {}, of_values or {}
 
-    def settings(scale: ScaleName, lower: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(scale: ScaleName, lower: Settings) -> Settings:
         return overlay(lower, {"measure": asked[scale]} if scale in asked else {})
 
     quick = overlay(SMALL, {"data.samples": 600, "data.validation": 100, "network.base": 8, "steps": 60, "batch": 50})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Value
+from widemargin.studies.claims import value
 from widemargin.studies.elsayed import cifar10
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, Study
+from widemargin.studies.figure import accuracy
+from widemargin.studies.schema import Study
 
 E10 = Study(
     id="E10",
@@ -15,20 +15,8 @@ E10 = Study(
     task="classify",
     arms=cifar10.FIVE,
     settings={**cifar10.SETTINGS, "keep": True},
-    claims=tuple(
-        Claim(text=arm, effect=Value(metric="accuracy", arm=arm), reported=90.0)
-        for arm in ("cross-entropy", "hinge", *cifar10.MARGINS)
-    ),
-    figures=(
-        Figure(
-            kind="bars",
-            x="arm",
-            y="accuracy",
-            title="Test accuracy on CIFAR-10 (elsayed, §4.3)",
-            y_title="test accuracy",
-            percent=True,
-        ),
-    ),
+    claims=tuple(value(arm, arm, 90.0) for arm in ("cross-entropy", "hinge", *cifar10.MARGINS)),
+    figures=(accuracy("arm", "Test accuracy on CIFAR-10 (elsayed, §4.3)", kind="bars"),),
     scales=cifar10.scales(),
     deviations=cifar10.DEVIATIONS,
 )

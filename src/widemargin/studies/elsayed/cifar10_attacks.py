@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from widemargin.studies.effects import Gap, Order
+from widemargin.studies.claims import gap, order
 from widemargin.studies.elsayed import cifar10
 from widemargin.studies.elsayed.trained_on_all import EPSILONS, FROM_CROSS_ENTROPY, TOLD, over_epsilon
-from widemargin.studies.schema import Claim, Study
+from widemargin.studies.schema import Study
+from widemargin.studies.settings import Settings
 
 WHITE, BLACK = "fgsm", "fgsm from cross-entropy"
 
 
-def _measure(epsilons: tuple[float, ...], count: int | None) -> list[dict[str, Any]]:
+def _measure(epsilons: tuple[float, ...], count: int | None) -> list[Settings]:
     attack = {"kind": "attack", "attack": "fgsm", "epsilons": epsilons, "count": count}
     return [attack, {**attack, "curve": BLACK, **FROM_CROSS_ENTROPY}]
 
@@ -26,20 +25,19 @@ E13 = Study(
     arms=cifar10.FIVE,
     settings={**cifar10.SETTINGS, "keep": True},
     claims=(
-        Claim(
-            text="at ε = 0.1 from cross-entropy, l_1 margin minus cross-entropy",
-            effect=Gap(
-                metric="accuracy", arm="margin l_1", against="cross-entropy", where={"curve": BLACK, "epsilon": 0.1}
-            ),
-            reported=14.0,
+        gap(
+            "at ε = 0.1 from cross-entropy, l_1 margin minus cross-entropy",
+            "margin l_1",
+            "cross-entropy",
+            14.0,
+            where={"curve": BLACK, "epsilon": 0.1},
         ),
         *(
-            Claim(
-                text=f"{arm} above cross-entropy, {box}-box",
-                effect=Order(
-                    metric="accuracy", ordered=(arm, "cross-entropy"), where={"curve": curve, "epsilon": (0.05, 0.1)}
-                ),
-                kind="order",
+            order(
+                f"{arm} above cross-entropy, {box}-box",
+                arm,
+                "cross-entropy",
+                where={"curve": curve, "epsilon": (0.05, 0.1)},
             )
             for box, curve in (("white", WHITE), ("black", BLACK))
             for arm in ("margin l_1", "margin l_inf")
@@ -55,7 +53,7 @@ E13 = Study(
             "quick": _measure(EPSILONS, 100),
             "budget": _measure(EPSILONS, 2000),
             "paper": _measure(EPSILONS, None),
-        },
+        }
     ),
     deviations=(
         "The paper does not print the sizes of its attacks: here ε is 0 to 0.3; orders are asked for at 0.05 and 0.1.",

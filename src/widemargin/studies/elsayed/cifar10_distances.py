@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
-from widemargin.studies.effects import Order, Ratio, Value
+from widemargin.studies.claims import order, value
+from widemargin.studies.effects import Ratio
 from widemargin.studies.elsayed import cifar10
 from widemargin.studies.figure import Figure
 from widemargin.studies.schema import Claim, ScaleName, Study
+from widemargin.studies.settings import Settings
 
 LAYERS = {"input": "input", "layer 7": cifar10.LAYER_7, "output": "output"}
 LAYERS_OF_10 = {"input": "input", "layer 7": cifar10.PLACES_OF_10[1], "output": "output"}
 ARMS = ("cross-entropy", "margin l_2", "ours l_2")
 AT_INPUT = {"curve": "end", "place": "input", "part": "test"}
-WATCH: dict[str, Any] = {
+WATCH: Settings = {
     "at": tuple(LAYERS.values()),
     "p": 2.0,
     "scores": "softmax",
@@ -30,7 +31,7 @@ def _places(name: str) -> tuple[str, ...]:
 
 
 SCALES = cifar10.scales(hours=0.5, arms=ARMS)
-_WATCHED: dict[ScaleName, dict[str, Any]] = {
+_WATCHED: dict[ScaleName, Settings] = {
     "smoke": {"watch": {**WATCH, "at": tuple(LAYERS_OF_10.values()), "every": 1, "count": 5}},
     "quick": {"watch": {**WATCH, "at": tuple(LAYERS_OF_10.values()), "every": 20, "count": 50}},
     "budget": {"watch": {**WATCH, "at": tuple(LAYERS_OF_10.values()), "every": 100}},
@@ -46,33 +47,35 @@ E15 = Study(
     arms=tuple(arm for arm in cifar10.FIVE if arm.name in ARMS),
     settings=cifar10.SETTINGS,
     claims=(
-        Claim(
-            text="at the input, on test data, at the end: margin",
-            effect=Value(metric="mean", arm="margin l_2", where=AT_INPUT),
-            reported=100.0,
-            kind="relative",
+        value(
+            "at the input, on test data, at the end: margin",
+            "margin l_2",
+            100.0,
+            metric="mean",
+            where=AT_INPUT,
+            relative=True,
         ),
-        Claim(
-            text="at the input, on test data, at the end: cross-entropy",
-            effect=Value(metric="mean", arm="cross-entropy", where=AT_INPUT),
-            reported=70.0,
-            kind="relative",
+        value(
+            "at the input, on test data, at the end: cross-entropy",
+            "cross-entropy",
+            70.0,
+            metric="mean",
+            where=AT_INPUT,
+            relative=True,
         ),
         Claim(
             text="at the input, on test data, at the end: margin over cross-entropy",
             effect=Ratio(metric="mean", arm="margin l_2", against="cross-entropy", where=AT_INPUT),
             reported=100 / 70,
-            kind="relative",
+            relative=True,
         ),
         *(
-            Claim(
-                text=f"margin above cross-entropy at {name}, {part}",
-                effect=Order(
-                    metric="mean",
-                    ordered=("margin l_2", "cross-entropy"),
-                    where={"curve": "end", "place": _places(name), "part": part},
-                ),
-                kind="order",
+            order(
+                f"margin above cross-entropy at {name}, {part}",
+                "margin l_2",
+                "cross-entropy",
+                metric="mean",
+                where={"curve": "end", "place": _places(name), "part": part},
             )
             for name in LAYERS
             for part in ("train", "validation", "test")
@@ -80,11 +83,11 @@ E15 = Study(
     ),
     figures=tuple(
         Figure(
-            x="step",
-            y="mean",
-            title=f"Mean distance to the boundary at {name} (elsayed, Fig. {number})",
-            x_title="step",
-            y_title="mean l_2 distance, linearised, of softmax scores",
+            "step",
+            "mean",
+            f"Mean distance to the boundary at {name} (elsayed, Fig. {number})",
+            "step",
+            "mean l_2 distance, linearised, of softmax scores",
             where={"curve": "distance", "place": _places(name)},
             split="part",
         )

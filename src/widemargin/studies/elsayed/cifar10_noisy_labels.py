@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Gap, Order
+from widemargin.studies.claims import gap, order
 from widemargin.studies.elsayed import cifar10
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, Study, grid
+from widemargin.studies.figure import accuracy
+from widemargin.studies.schema import Study, grid
 
 BETTER = ("margin l_inf", "margin l_2")
 
@@ -21,31 +21,22 @@ E11 = Study(
     conditions=grid(flips=(0.0, 0.2, 0.4, 0.6, 0.8)),
     claims=(
         *(
-            Claim(
-                text=f"{arm} minus cross-entropy, mean over the noise levels (the paper: 4 to 10)",
-                effect=Gap(metric="accuracy", arm=arm, against="cross-entropy"),
-                reported=7.0,
+            gap(
+                f"{arm} minus cross-entropy, mean over the noise levels (the paper: 4 to 10)",
+                arm,
+                "cross-entropy",
+                7.0,
                 tolerance=3.0,
             )
             for arm in BETTER
         ),
-        *(
-            Claim(
-                text=f"{arm} above cross-entropy everywhere",
-                effect=Order(metric="accuracy", ordered=(arm, "cross-entropy")),
-                kind="order",
-            )
-            for arm in BETTER
-        ),
+        *(order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy") for arm in BETTER),
     ),
     figures=(
-        Figure(
-            x="flips",
-            y="accuracy",
-            title="Test accuracy over the share of flipped labels (elsayed, Fig. 8)",
-            x_title="share of flipped training labels",
-            y_title="test accuracy",
-            percent=True,
+        accuracy(
+            "flips",
+            "Test accuracy over the share of flipped labels (elsayed, Fig. 8)",
+            "share of flipped training labels",
         ),
     ),
     scales=cifar10.scales(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Gap, Order
+from widemargin.studies.claims import gap, order
 from widemargin.studies.elsayed import cifar10
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, Study, grid
+from widemargin.studies.figure import accuracy
+from widemargin.studies.schema import Study, grid
 
 E12 = Study(
     id="E12",
@@ -19,30 +19,25 @@ E12 = Study(
     conditions=grid(fraction=(0.01, 0.05, 0.1, 0.5, 1.0)),
     claims=(
         *(
-            Claim(
-                text=f"at {100 * fraction:g} %, l_1 margin minus cross-entropy",
-                effect=Gap(metric="accuracy", arm="margin l_1", against="cross-entropy", where={"fraction": fraction}),
-                reported=2.5,
+            gap(
+                f"at {100 * fraction:g} %, l_1 margin minus cross-entropy",
+                "margin l_1",
+                "cross-entropy",
+                2.5,
+                where={"fraction": fraction},
             )
             for fraction in (0.05, 0.01)
         ),
         *(
-            Claim(
-                text=f"{arm} above cross-entropy everywhere",
-                effect=Order(metric="accuracy", ordered=(arm, "cross-entropy")),
-                kind="order",
-            )
+            order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy")
             for arm in ("margin l_1", "margin l_inf")
         ),
     ),
     figures=(
-        Figure(
-            x="fraction",
-            y="accuracy",
-            title="Test accuracy over the share of the training samples (elsayed, Fig. 9)",
-            x_title="share of the 45,000 training samples",
-            y_title="test accuracy",
-            percent=True,
+        accuracy(
+            "fraction",
+            "Test accuracy over the share of the training samples (elsayed, Fig. 9)",
+            "share of the 45,000 training samples",
             log_x=True,
         ),
     ),
@@ -60,9 +55,6 @@ E12 = Study(
         },
         search_at={"fraction": 0.05},
     ),
-    deviations=(
-        "The shares other than 5 % and 1 % are ours: the paper's text names no others.",
-        *cifar10.DEVIATIONS,
-    ),
+    deviations=("The shares other than 5 % and 1 % are ours: the paper's text names no others.", *cifar10.DEVIATIONS),
 )
 STUDIES = {"E12": E12}

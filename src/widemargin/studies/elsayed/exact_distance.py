@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Value
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+from widemargin.studies.claims import value
+from widemargin.studies.figure import bars
+from widemargin.studies.schema import Arm, Scale, Study, grid
 
 P: tuple[float | str, ...] = (1.0, 1.25, 1.5, 2.0, 3.0, 10.0, "inf")
 
@@ -19,23 +19,24 @@ E18 = Study(
     conditions=grid(norm=P),
     settings={"inputs": 12, "classes": 5, "samples": 10},
     claims=tuple(
-        Claim(
-            text=f"largest relative difference from a convex solver in l_{p}",
-            effect=Value(metric="error", arm="closed form", where={"norm": p}),
-            reported=0.0,
-            kind="relative",
+        value(
+            f"largest relative difference from a convex solver in l_{p}",
+            "closed form",
+            0.0,
+            metric="error",
+            where={"norm": p},
+            relative=True,
             tolerance=1e-6,
         )
         for p in P
     ),
     figures=(
-        Figure(
-            kind="bars",
-            x="norm",
-            y="digits",
-            title="Decimal digits in which the closed form and a convex solver agree, at the worst (elsayed, eq. 7)",
-            x_title="p of the norm",
-            y_title="digits",
+        bars(
+            "norm",
+            "digits",
+            "Decimal digits in which the closed form and a convex solver agree, at the worst (elsayed, eq. 7)",
+            "p of the norm",
+            "digits",
         ),
     ),
     scales={

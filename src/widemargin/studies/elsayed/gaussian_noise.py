@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from widemargin.studies.elsayed.trained_on_all import against_cross_entropy, declare
-from widemargin.studies.figure import Figure
+from widemargin.studies.figure import accuracy
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
@@ -15,14 +15,11 @@ E9 = declare(
     measure=({"kind": "noise", "sigmas": SIGMAS},),
     claims=against_cross_entropy("noise", sigma=(0.2, 0.3, 0.4, 0.5)),
     figures=(
-        Figure(
-            x="sigma",
-            y="accuracy",
-            title="Test accuracy over the standard deviation of the noise (elsayed, Fig. 7)",
-            x_title="standard deviation of the noise",
-            y_title="test accuracy",
+        accuracy(
+            "sigma",
+            "Test accuracy over the standard deviation of the noise (elsayed, Fig. 7)",
+            "standard deviation of the noise",
             where={"curve": "noise"},
-            percent=True,
         ),
     ),
     deviations=(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from widemargin.studies.effects import Gap, Order, Value
+from widemargin.studies.claims import gap, order, value
 from widemargin.studies.elsayed.trained_on_all import FROM_CROSS_ENTROPY, over_epsilon
-from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.schema import Arm, Scale, Study
+from widemargin.studies.settings import Settings
 
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
 PLACES = ("input", "Conv2d_4a_3x3", "Mixed_5d", "Mixed_6e", "fc")
@@ -15,7 +13,7 @@ WHITE, ITERATED, BLACK = "fgsm", "ifgsm", "fgsm from cross-entropy"
 AT_TENTH = {"curve": WHITE, "epsilon": 0.1}
 
 
-def _attacks(epsilons: tuple[float, ...]) -> list[dict[str, Any]]:
+def _attacks(epsilons: tuple[float, ...]) -> list[Settings]:
     return [
         {"curve": WHITE, "attack": "fgsm", "epsilons": epsilons},
         {"curve": ITERATED, "attack": "ifgsm", "epsilons": epsilons},
@@ -23,12 +21,12 @@ def _attacks(epsilons: tuple[float, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def _arm(name: str, loss: Mapping[str, Any], *, ours: bool = False) -> Arm:
+def _arm(name: str, loss: Settings, *, ours: bool = False) -> Arm:
     changed = {"name": "augmented", "crop": 16, "loss": loss}
     return Arm(name=name, settings={"loss": {"name": "with-auxiliary", "loss": changed}}, ours=ours)
 
 
-MARGIN: dict[str, Any] = {"name": "large-margin", "p": 1.0, "at": PLACES, "classes": 1}
+MARGIN: Settings = {"name": "large-margin", "p": 1.0, "at": PLACES, "classes": 1}
 
 E14 = Study(
     id="E14",
@@ -38,10 +36,7 @@ E14 = Study(
     task="streamed",
     arms=(
         _arm("cross-entropy", {"name": "cross-entropy"}),
-        _arm(
-            "margin l_1",
-            {**MARGIN, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 0.1, "stabilize": None},
-        ),
+        _arm("margin l_1", {**MARGIN, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 0.1, "stabilize": None}),
         _arm("ours l_1", {**MARGIN, "gamma": 30.0}, ours=True),
     ),
     settings={
@@ -55,38 +50,27 @@ E14 = Study(
         "count": None,
     },
     claims=(
-        *(
-            Claim(text=f"{arm}, no attack", effect=Value(metric="accuracy", arm=arm), reported=78.0)
-            for arm in ("cross-entropy", "margin l_1")
+        *(value(f"{arm}, no attack", arm, 78.0) for arm in ("cross-entropy", "margin l_1")),
+        value("at ε = 0.1, white-box FGSM, cross-entropy", "cross-entropy", 33.0, where=AT_TENTH),
+        value("at ε = 0.1, white-box FGSM, margin", "margin l_1", 44.0, where=AT_TENTH),
+        gap(
+            "at ε = 0.1, white-box FGSM, margin minus cross-entropy",
+            "margin l_1",
+            "cross-entropy",
+            11.0,
+            where=AT_TENTH,
         ),
-        Claim(
-            text="at ε = 0.1, white-box FGSM, cross-entropy",
-            effect=Value(metric="accuracy", arm="cross-entropy", where=AT_TENTH),
-            reported=33.0,
+        value(
+            "at ε = 0.1, FGSM from the cross-entropy model, margin",
+            "margin l_1",
+            59.0,
+            where={"curve": BLACK, "epsilon": 0.1},
         ),
-        Claim(
-            text="at ε = 0.1, white-box FGSM, margin",
-            effect=Value(metric="accuracy", arm="margin l_1", where=AT_TENTH),
-            reported=44.0,
-        ),
-        Claim(
-            text="at ε = 0.1, white-box FGSM, margin minus cross-entropy",
-            effect=Gap(metric="accuracy", arm="margin l_1", against="cross-entropy", where=AT_TENTH),
-            reported=11.0,
-        ),
-        Claim(
-            text="at ε = 0.1, FGSM from the cross-entropy model, margin",
-            effect=Value(metric="accuracy", arm="margin l_1", where={"curve": BLACK, "epsilon": 0.1}),
-            reported=59.0,
-        ),
-        Claim(
-            text="margin above cross-entropy under white-box IFGSM",
-            effect=Order(
-                metric="accuracy",
-                ordered=("margin l_1", "cross-entropy"),
-                where={"curve": ITERATED, "epsilon": (0.05, 0.1)},
-            ),
-            kind="order",
+        order(
+            "margin above cross-entropy under white-box IFGSM",
+            "margin l_1",
+            "cross-entropy",
+            where={"curve": ITERATED, "epsilon": (0.05, 0.1)},
         ),
     ),
     figures=(

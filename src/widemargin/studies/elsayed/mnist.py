@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from widemargin.studies.schema import Arm
+from widemargin.studies.settings import Settings
 
-NORMS: dict[str, Any] = {"l_inf": "inf", "l_1": 1.0, "l_2": 2.0}
+NORMS: Settings = {"l_inf": "inf", "l_1": 1.0, "l_2": 2.0}
 _GAMMAS = {"l_inf": (0.1, 0.3), "l_1": (10.0, 30.0), "l_2": (1.0, 3.0)}
 """In the units of the input, about the distances that there are (errata 2)."""
 
 ALL_LAYERS = ("input", "pool1", "pool2", "relu3", "relu4", "output")
 """Every hidden layer (after ReLU and pooling) and the output, and the input as in the released code (errata 6)."""
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Settings = {
     "data": {"name": "mnist", "validation": 5000, "train": None, "flips": 0.0},
     "network": {"name": "elsayed-mnist-cnn", "dropout": 0.0},
     "schedule": {"name": "exponential", "factor": 0.9, "every": 0.04},
@@ -23,7 +24,7 @@ SETTINGS: dict[str, Any] = {
 }
 """55,000 samples to train on; the paper gives no numbers for its learning-rate decay: here 0.9 every 2,000 steps."""
 
-SMALL: dict[str, Any] = {
+SMALL: Settings = {
     "data": {"name": "digits", "validation": 50, "train": 64, "test": 50},
     "network": {"size": 8, "widths": (2, 3), "hidden": (6, 6)},
     "steps": 2,
@@ -31,7 +32,7 @@ SMALL: dict[str, Any] = {
 }
 """For a smoke test: seconds."""
 
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "data": {"name": "mnist-5k", "validation": 500, "train": 2000},
     "network": {"widths": (8, 16), "hidden": (64, 64)},
     "steps": 400,
@@ -39,10 +40,7 @@ QUICK: dict[str, Any] = {
 """For two cores: minutes."""
 
 # A scale that affords few cells varies the last of these first: rates and γ, which train together as a population.
-_SHARED: dict[str, tuple[Any, ...]] = {
-    "network.dropout": (0.0, 0.2),
-    "optimizer.weight_decay": (0.0, 0.005),
-}
+_SHARED: dict[str, tuple[Any, ...]] = {"network.dropout": (0.0, 0.2), "optimizer.weight_decay": (0.0, 0.005)}
 _RATES: dict[str, tuple[Any, ...]] = {"optimizer.lr": (0.03, 0.1, 0.01, 0.003)}
 
 
@@ -146,7 +144,7 @@ def ours(norm: str, *, everywhere: bool = True, clip: float | None = None) -> Ar
     )
 
 
-def one_class(arms: Sequence[Arm]) -> dict[str, dict[str, Any]]:
+def one_class(arms: Sequence[Arm]) -> dict[str, Settings]:
     """For `Scale.of_arms`: margins against the strongest other class alone: a ninth of the backward passes."""
     return {arm.name: {"loss.classes": 1} for arm in arms if arm.settings["loss"]["name"] == "large-margin"}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Value
+from widemargin.studies.claims import value
 from widemargin.studies.elsayed import mnist, trained_on_all
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim
+from widemargin.studies.figure import accuracy
 
 REPORTED = {"cross-entropy": 99.5, "hinge": 99.2, **dict.fromkeys((*mnist.ALL_LAYER, *mnist.INPUT_ONLY), 99.4)}
 
@@ -16,23 +15,10 @@ E2 = trained_on_all.declare(
     question="Do margin losses cost accuracy where data are plenty and clean?",
     measure=({"kind": "margins", "p": 2.0, "at": ["input"]},),
     claims=tuple(
-        Claim(
-            text=arm if "margin" not in arm else f"{arm} (the paper: 99.3 to 99.5)",
-            effect=Value(metric="accuracy", arm=arm),
-            reported=reported,
-        )
+        value(arm if "margin" not in arm else f"{arm} (the paper: 99.3 to 99.5)", arm, reported)
         for arm, reported in REPORTED.items()
     ),
-    figures=(
-        Figure(
-            kind="bars",
-            x="arm",
-            y="accuracy",
-            title="Test accuracy on MNIST (elsayed, §4.2)",
-            y_title="test accuracy",
-            percent=True,
-        ),
-    ),
+    figures=(accuracy("arm", "Test accuracy on MNIST (elsayed, §4.2)", kind="bars"),),
     deviations=("The paper's margin models have 99.3 to 99.5 % between them: the claims take the middle for each.",),
 )
 STUDIES = {"E2": E2}

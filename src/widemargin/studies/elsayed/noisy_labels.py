@@ -7,10 +7,10 @@ hinge), so that little but the cross-entropy term teaches the network which clas
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Gap, Order, Value
+from widemargin.studies.claims import gap, order, value
 from widemargin.studies.elsayed import mnist
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.figure import accuracy
+from widemargin.studies.schema import Scale, Study, grid
 
 AT_80 = {"flips": 0.8}
 ARMS = mnist.of_logits()
@@ -26,53 +26,22 @@ E3 = Study(
     axes={"flips": "data.flips"},
     conditions=grid(flips=(0.0, 0.2, 0.4, 0.6, 0.8)),
     claims=(
-        Claim(
-            text="at 80 % flipped labels, l_2 margin minus cross-entropy",
-            effect=Gap(metric="accuracy", arm="margin l_2", against="cross-entropy", where=AT_80),
-            reported=2.5,
-        ),
-        Claim(
-            text="at 80 % flipped labels, l_2 margin",
-            effect=Value(metric="accuracy", arm="margin l_2", where=AT_80),
-            reported=96.4,
-        ),
-        Claim(
-            text="at 80 % flipped labels, cross-entropy",
-            effect=Value(metric="accuracy", arm="cross-entropy", where=AT_80),
-            reported=93.9,
-        ),
-        Claim(
-            text="l_1 margin above cross-entropy everywhere",
-            effect=Order(metric="accuracy", ordered=("margin l_1", "cross-entropy")),
-            kind="order",
-        ),
-        Claim(
-            text="l_2 margin above cross-entropy everywhere",
-            effect=Order(metric="accuracy", ordered=("margin l_2", "cross-entropy")),
-            kind="order",
-        ),
-        Claim(
-            text="l_inf margin slightly below cross-entropy",
-            effect=Order(metric="accuracy", ordered=("cross-entropy", "margin l_inf")),
-            kind="order",
-        ),
+        gap("at 80 % flipped labels, l_2 margin minus cross-entropy", "margin l_2", "cross-entropy", 2.5, where=AT_80),
+        value("at 80 % flipped labels, l_2 margin", "margin l_2", 96.4, where=AT_80),
+        value("at 80 % flipped labels, cross-entropy", "cross-entropy", 93.9, where=AT_80),
+        order("l_1 margin above cross-entropy everywhere", "margin l_1", "cross-entropy"),
+        order("l_2 margin above cross-entropy everywhere", "margin l_2", "cross-entropy"),
+        order("l_inf margin slightly below cross-entropy", "cross-entropy", "margin l_inf"),
         *(
-            Claim(
-                text=f"{everywhere} (all layers) above {at}",
-                effect=Order(metric="accuracy", ordered=(everywhere, at)),
-                kind="order",
-            )
+            order(f"{everywhere} (all layers) above {at}", everywhere, at)
             for everywhere, at in zip(mnist.ALL_LAYER, mnist.INPUT_ONLY)
         ),
     ),
     figures=(
-        Figure(
-            x="flips",
-            y="accuracy",
-            title="Test accuracy over the share of flipped labels (elsayed, Fig. 12)",
-            x_title="share of flipped training labels",
-            y_title="test accuracy",
-            percent=True,
+        accuracy(
+            "flips",
+            "Test accuracy over the share of flipped labels (elsayed, Fig. 12)",
+            "share of flipped training labels",
         ),
     ),
     scales={

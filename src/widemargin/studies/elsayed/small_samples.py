@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Gap, Order
+from widemargin.studies.claims import gap, order
 from widemargin.studies.elsayed import mnist
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.figure import accuracy
+from widemargin.studies.schema import Scale, Study, grid
 from widemargin.studies.settings import overlay
 
 FRACTIONS = (0.00125, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
@@ -24,28 +24,14 @@ E4 = Study(
     axes={"fraction": "data.fraction"},
     conditions=grid(fraction=FRACTIONS),
     claims=(
-        Claim(
-            text="at 68 samples, l_inf margin minus cross-entropy",
-            effect=Gap(metric="accuracy", arm="margin l_inf", against="cross-entropy", where=SMALLEST),
-            reported=3.7,
-        ),
-        *(
-            Claim(
-                text=f"{arm} above cross-entropy everywhere",
-                effect=Order(metric="accuracy", ordered=(arm, "cross-entropy")),
-                kind="order",
-            )
-            for arm in mnist.ALL_LAYER
-        ),
+        gap("at 68 samples, l_inf margin minus cross-entropy", "margin l_inf", "cross-entropy", 3.7, where=SMALLEST),
+        *(order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy") for arm in mnist.ALL_LAYER),
     ),
     figures=(
-        Figure(
-            x="fraction",
-            y="accuracy",
-            title="Test accuracy over the share of the training samples (elsayed, Fig. 3 and 13)",
-            x_title="share of the 55,000 training samples",
-            y_title="test accuracy",
-            percent=True,
+        accuracy(
+            "fraction",
+            "Test accuracy over the share of the training samples (elsayed, Fig. 3 and 13)",
+            "share of the 55,000 training samples",
             log_x=True,
         ),
     ),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from widemargin.studies.effects import Value
+from widemargin.studies.claims import value
 from widemargin.studies.elsayed import cifar10
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.figure import bars
+from widemargin.studies.schema import Arm, Scale, Study
+from widemargin.studies.settings import Settings
 
-LOSS: dict[str, Any] = {"name": "large-margin", "p": 2.0, "at": cifar10.PLACES}
-PRINTED: dict[str, Any] = {**LOSS, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 1.0, "stabilize": None}
+LOSS: Settings = {"name": "large-margin", "p": 2.0, "at": cifar10.PLACES}
+PRINTED: Settings = {**LOSS, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 1.0, "stabilize": None}
 SMALL_PLACES = cifar10.PLACES_OF_10
-SMALL: dict[str, Any] = {"network": {"depth": 10, "widen": 1, "base": 8}, "loss": {"at": SMALL_PLACES}}
+SMALL: Settings = {"network": {"depth": 10, "widen": 1, "base": 8}, "loss": {"at": SMALL_PLACES}}
 
 E16 = Study(
     id="E16",
@@ -40,19 +39,19 @@ E16 = Study(
         "repeats": 10,
     },
     claims=(
-        Claim(
-            text="a margin step over a cross-entropy step: batch norm, 9 classes, 5 places, cross-entropy term",
-            effect=Value(metric="ratio", arm="margin, 9 classes"),
-            reported=1.20,
-            kind="relative",
+        value(
+            "a margin step over a cross-entropy step: batch norm, 9 classes, 5 places, cross-entropy term",
+            "margin, 9 classes",
+            1.20,
+            metric="ratio",
+            relative=True,
         ),
     ),
     figures=(
-        Figure(
-            kind="bars",
-            x="arm",
-            y="ratio",
-            title="Time of a margin step over that of a cross-entropy step (elsayed, §4.1)",
+        bars(
+            "arm",
+            "ratio",
+            "Time of a margin step over that of a cross-entropy step (elsayed, §4.1)",
             y_title="ratio of times",
         ),
     ),

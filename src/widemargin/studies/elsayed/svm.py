@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from widemargin.studies.claims import value
+from widemargin.studies.figure import bars
+from widemargin.studies.schema import Arm, Scale, Study, grid
+from widemargin.studies.settings import Settings
 
-from widemargin.studies.effects import Value
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
-
-LOSS: dict[str, Any] = {"name": "large-margin", "p": 2.0, "classes": 1}
+LOSS: Settings = {"name": "large-margin", "p": 2.0, "classes": 1}
 DATA = {
     "2 dimensions": {"data": {"name": "gaussian", "dimensions": 2, "samples": 40}},
     "10 dimensions": {"data": {"name": "gaussian", "dimensions": 10, "samples": 60}},
@@ -34,26 +33,19 @@ E17 = Study(
     conditions=grid(data=tuple(DATA)),
     settings={"steps": 1000, "close": 0.006},
     claims=tuple(
-        Claim(
-            text=f"{text}, {data}",
-            effect=Value(metric=metric, arm="margin l_2", where={"data": data}),
-            reported=1.0,
-            kind="relative",
-            tolerance=0.01,
-        )
+        value(f"{text}, {data}", "margin l_2", 1.0, metric=metric, where={"data": data}, relative=True, tolerance=0.01)
         for data in DATA
         for metric, text in (("cosine", "cosine of the angle between the normals"), ("share", "margin over the SVM's"))
     ),
     figures=(
-        Figure(
-            kind="bars",
-            x="data",
-            y="share",
-            title="Margin of the trained separator over that of the exact SVM (elsayed, §3.2)",
+        bars(
+            "data",
+            "share",
+            "Margin of the trained separator over that of the exact SVM (elsayed, §3.2)",
             y_title="margin over the SVM's",
             percent=True,
         ),
-        Figure(kind="bars", x="data", y="cosine", title="Cosine of the angle between the two normals"),
+        bars("data", "cosine", "Cosine of the angle between the two normals"),
     ),
     scales={
         "smoke": Scale(minutes=0.02, settings={"steps": 2, "close": 0.9}, seeds=1, note="2 steps for each γ"),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from widemargin.studies.effects import Order, Value
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.claims import order, value
+from widemargin.studies.figure import accuracy, scatter
+from widemargin.studies.schema import Arm, Scale, Study
+from widemargin.studies.settings import Settings
 
 PLACES = ("input", "relu1", "relu2", "relu3")
 ADAM = {"name": "adam", "lr": 0.01}
-MARGIN: dict[str, Any] = {"name": "large-margin", "p": 2.0, "gamma": 0.3, "at": PLACES, "classes": 1}
+MARGIN: Settings = {"name": "large-margin", "p": 2.0, "gamma": 0.3, "at": PLACES, "classes": 1}
 GAMMAS = {"loss.gamma": (0.3, 0.5, 0.2)}
 
 
-def _drawn(samples: bool) -> list[dict[str, Any]]:
+def _drawn(samples: bool) -> list[Settings]:
     return [{"kind": "plane", "seeds": [0], "samples": samples}]
 
 
@@ -64,28 +63,23 @@ E1 = Study(
         "batch": None,
     },
     claims=(
-        Claim(
-            text="margin above cross-entropy on test data",
-            effect=Order(metric="accuracy", ordered=("margin l_2", "cross-entropy")),
-            kind="order",
-        ),
+        order("margin above cross-entropy on test data", "margin l_2", "cross-entropy"),
         *(
-            Claim(text=f"{arm}: training accuracy", effect=Value(metric="train accuracy", arm=arm), reported=100.0)
+            value(f"{arm}: training accuracy", arm, 100.0, metric="train accuracy")
             for arm in ("cross-entropy", "margin l_2")
         ),
     ),
     figures=(
-        Figure(
-            kind="scatter",
-            x="x1",
-            y="x2",
-            title="The boundaries of the first seed, and its training samples (elsayed, Fig. 1b)",
-            x_title="first coordinate",
-            y_title="second coordinate",
+        scatter(
+            "x1",
+            "x2",
+            "The boundaries of the first seed, and its training samples (elsayed, Fig. 1b)",
+            "first coordinate",
+            "second coordinate",
             where={"curve": "plane"},
             split="what",
         ),
-        Figure(kind="bars", x="arm", y="accuracy", title="Test accuracy", y_title="test accuracy", percent=True),
+        accuracy("arm", "Test accuracy", kind="bars"),
     ),
     scales={
         "smoke": Scale(minutes=0.1, settings={"steps": 3, "network": {"width": 4}}, seeds=1, note="3 steps, width 4"),

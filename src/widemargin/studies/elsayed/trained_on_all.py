@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widemargin.studies.effects import Order
+from widemargin.studies.claims import order
 from widemargin.studies.elsayed import mnist
-from widemargin.studies.figure import Figure
+from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study
-from widemargin.studies.settings import overlay
+from widemargin.studies.settings import Settings, overlay
 
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 TOLD = (0.1, 0.2)
@@ -26,11 +26,11 @@ def declare(
     source: str,
     title: str,
     question: str,
-    measure: Sequence[Mapping[str, Any]],
+    measure: Sequence[Settings],
     claims: tuple[Claim, ...],
     figures: tuple[Figure, ...],
     more_arms: tuple[Arm, ...] = (),
-    more_of_arms: Mapping[ScaleName, Mapping[str, Mapping[str, Any]]] | None = None,
+    more_of_arms: Mapping[ScaleName, Mapping[str, Settings]] | None = None,
     deviations: tuple[str, ...] = (),
 ) -> Study:
     """A study of these models that measures `measure`."""
@@ -40,11 +40,11 @@ def declare(
     names = tuple(arm.name for arm in arms)
     told = {name for claim in claims for name in claim.effect.arms}
 
-    def of_arms(scale: ScaleName) -> dict[str, Any]:
+    def of_arms(scale: ScaleName) -> Settings:
         return {**(one_class if scale != "paper" else {}), **extra.get(scale, {})}
 
-    def cut(scale: ScaleName, settings: Mapping[str, Any]) -> dict[str, Any]:
-        fewer: dict[str, Any] = {} if COUNTS[scale] is None else {"count": COUNTS[scale]}
+    def cut(scale: ScaleName, settings: Settings) -> Settings:
+        fewer: Settings = {} if COUNTS[scale] is None else {"count": COUNTS[scale]}
         sizes = {"epsilons": TOLD} if scale == "smoke" else {}
         return overlay(
             settings, {"measure": [{**one, **fewer, **(sizes if "epsilons" in one else {})} for one in measure]}
@@ -106,11 +106,7 @@ def declare(
 
 def above(text: str, upper: str, lower: str, curve: str, **where: Any) -> Claim:
     """`upper` has the higher accuracy at each of the sizes that are asked for."""
-    return Claim(
-        text=text,
-        effect=Order(metric="accuracy", ordered=(upper, lower), where={"curve": curve, **(where or {"epsilon": TOLD})}),
-        kind="order",
-    )
+    return order(text, upper, lower, where={"curve": curve, **(where or {"epsilon": TOLD})})
 
 
 def against_cross_entropy(curve: str, arms: Sequence[str] = mnist.ALL_LAYER, **where: Any) -> tuple[Claim, ...]:
@@ -120,13 +116,4 @@ def against_cross_entropy(curve: str, arms: Sequence[str] = mnist.ALL_LAYER, **w
 
 def over_epsilon(title: str, curve: str, arms: tuple[str, ...] | None = None) -> Figure:
     """Accuracy over the size of an attack."""
-    return Figure(
-        x="epsilon",
-        y="accuracy",
-        title=title,
-        x_title="ε",
-        y_title="test accuracy",
-        where={"curve": curve},
-        arms=arms,
-        percent=True,
-    )
+    return accuracy("epsilon", title, "ε", where={"curve": curve}, arms=arms)

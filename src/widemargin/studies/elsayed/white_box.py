@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.elsayed.trained_on_all import EPSILONS, above, against_cross_entropy, declare, over_epsilon
 from widemargin.studies.schema import Arm, Claim, ScaleName
+from widemargin.studies.settings import Settings
 
 ADVERSARIAL = Arm(
     name="adversarial training",
@@ -17,7 +16,7 @@ ADVERSARIAL = Arm(
 )
 """Madry et al. 2018, with their settings for MNIST, which the paper takes over; there is nothing to search."""
 
-CUT: dict[ScaleName, dict[str, dict[str, Any]]] = {
+CUT: dict[ScaleName, dict[str, Settings]] = {
     "smoke": {ADVERSARIAL.name: {"loss.steps": 1, "loss.step": 0.3}},
     "quick": {ADVERSARIAL.name: {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001}},
     "budget": {ADVERSARIAL.name: {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001}},

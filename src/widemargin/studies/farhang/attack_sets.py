@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Gap, Value
+from widemargin.studies.claims import gap, value
 from widemargin.studies.farhang.points import EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+from widemargin.studies.figure import accuracy, scatter
+from widemargin.studies.schema import Arm, Scale, Study, grid
 
 CONTROL, ATTACKED = "control", "attack set"
 ALPHAS = (0.1, 0.2512, 0.631, 1.585, 3.981, 10.0)
@@ -17,10 +17,7 @@ F3 = Study(
     title="Attack-set twins",
     question="Do networks of one margin distribution generalize alike?",
     task="targeted",
-    arms=(
-        Arm(name=CONTROL, settings={"data.attack": 0}),
-        Arm(name=ATTACKED, settings={"data.attack": 1000}),
-    ),
+    arms=(Arm(name=CONTROL, settings={"data.attack": 0}), Arm(name=ATTACKED, settings={"data.attack": 1000})),
     settings={
         "data": {**MNIST, "train": 500},
         "network": {"name": "farhang-mlp", "inputs": 784, "width": 2048, "depth": 2},
@@ -31,39 +28,34 @@ F3 = Study(
     axes={"alpha": "alpha"},
     conditions=grid(alpha=ALPHAS),
     claims=(
-        Claim(text="test accuracy, control", effect=Value(metric="accuracy", arm=CONTROL, where=AT), reported=81.0),
-        Claim(text="test accuracy, attack set", effect=Value(metric="accuracy", arm=ATTACKED, where=AT), reported=35.0),
-        Claim(
-            text="the attack set costs test accuracy",
-            effect=Gap(metric="accuracy", arm=CONTROL, against=ATTACKED, where=AT),
-            reported=46.0,
-        ),
-        Claim(
-            text="the twins' median normalized margins are the same (their difference)",
-            effect=Gap(metric="margin", arm=ATTACKED, against=CONTROL, where={"alpha": (1.585,)}),
-            reported=0.0,
-            kind="relative",
+        value("test accuracy, control", CONTROL, 81.0, where=AT),
+        value("test accuracy, attack set", ATTACKED, 35.0, where=AT),
+        gap("the attack set costs test accuracy", CONTROL, ATTACKED, 46.0, where=AT),
+        gap(
+            "the twins' median normalized margins are the same (their difference)",
+            ATTACKED,
+            CONTROL,
+            0.0,
+            metric="margin",
+            where={"alpha": (1.585,)},
+            relative=True,
             tolerance=0.05,
         ),
     ),
     figures=(
-        Figure(
-            x="alpha",
-            y="accuracy",
-            title="Test accuracy over the targeted margin (farhang, Fig. 7)",
-            x_title="targeted Frobenius-normalized margin",
-            y_title="test accuracy",
-            percent=True,
+        accuracy(
+            "alpha",
+            "Test accuracy over the targeted margin (farhang, Fig. 7)",
+            "targeted Frobenius-normalized margin",
             log_x=True,
         ),
-        Figure(
-            x="margin",
-            y="quantile",
-            title="Frobenius-normalized margins of the 500 clean points (farhang, Fig. 3)",
-            kind="scatter",
+        scatter(
+            "margin",
+            "quantile",
+            "Frobenius-normalized margins of the 500 clean points (farhang, Fig. 3)",
+            "Frobenius-normalized margin",
+            "share of the points below",
             where={"curve": "margins", "alpha": 1.585},
-            x_title="Frobenius-normalized margin",
-            y_title="share of the points below",
         ),
     ),
     scales={
@@ -77,13 +69,7 @@ F3 = Study(
         ),
         "quick": Scale(
             minutes=6,
-            settings={
-                **EMBEDDED,
-                "data.train": 200,
-                "network.width": 256,
-                "steps": 1500,
-                "schedule.factor": 0.998,
-            },
+            settings={**EMBEDDED, "data.train": 200, "network.width": 256, "steps": 1500, "schedule.factor": 0.998},
             of_arms={ATTACKED: {"data.attack": 400}},
             seeds=2,
             only={"alpha": (0.631, 1.585)},

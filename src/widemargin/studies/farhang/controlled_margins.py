@@ -6,13 +6,14 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
-from widemargin.studies.effects import Custom, Gap, Positive
+from widemargin.studies.claims import custom, positive
+from widemargin.studies.effects import Gap
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.figure import Figure
+from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.rows import Row
 from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.settings import Settings
 
 SCALE, MARGIN, RECIPE, RANDOM = (
     "initialization scale",
@@ -102,11 +103,11 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 _RATE, _LARGEST = 0.0005, 0.005
-_DESCENT: dict[str, Any] = {"name": "sgd", "lr": _RATE}
-_LONG: dict[str, Any] = {"steps": 5000, "schedule.factor": 0.9999, "optimizer.momentum": 0.9}
+_DESCENT: Settings = {"name": "sgd", "lr": _RATE}
+_LONG: Settings = {"steps": 5000, "schedule.factor": 0.9999, "optimizer.momentum": 0.9}
 
 
-def _first_weights(sigma: float) -> dict[str, Any]:
+def _first_weights(sigma: float) -> Settings:
     """First weights of scale σ, and the rate of descent to go with them.
 
     Rates are stable up to 2 over the largest eigenvalue of the tangent kernel, which is 2372 for 1000 points, width
@@ -142,22 +143,21 @@ F7 = Study(
         *({"alpha": alpha, "sigma": ONE} for alpha in ALPHAS if alpha != ONE),
     ),
     claims=(
-        Claim(
-            text="mean distance of the three registered curves of test accuracy (they overlap)",
-            effect=Custom(function=distance_of_curves),
-            reported=0.0,
+        custom(
+            "mean distance of the three registered curves of test accuracy (they overlap)",
+            distance_of_curves,
+            0.0,
             tolerance=5.0,
         ),
-        Claim(
-            text="rank correlation of test accuracy with the targeted normalized margin, Recipe 1",
-            effect=Custom(function=rank_correlation, baseline=0.0),
-            reported=1.0,
-            kind="relative",
+        custom(
+            "rank correlation of test accuracy with the targeted normalized margin, Recipe 1",
+            rank_correlation,
+            1.0,
+            baseline=0.0,
+            relative=True,
         ),
-        Claim(
-            text="Recipe 1: test accuracy at margin 1 is above that at the smallest margin",
-            effect=Positive(function=rise, name="rise of test accuracy"),
-            kind="order",
+        positive(
+            "Recipe 1: test accuracy at margin 1 is above that at the smallest margin", rise, "rise of test accuracy"
         ),
         Claim(
             text="random labels: test accuracy stays at chance, whatever the margin",
@@ -167,29 +167,26 @@ F7 = Study(
         ),
     ),
     figures=(
-        Figure(
-            x="targeted",
-            y="accuracy",
-            title="Test accuracy over the targeted normalized margin (farhang, Fig. 5, last panel, and Fig. 10)",
-            kind="scatter",
-            x_title="targeted margin / product of Frobenius norms",
-            y_title="test accuracy",
-            percent=True,
+        accuracy(
+            "targeted",
+            "Test accuracy over the targeted normalized margin (farhang, Fig. 5, last panel, and Fig. 10)",
+            "targeted margin / product of Frobenius norms",
             log_x=True,
+            kind="scatter",
         ),
         Figure(
-            x="sigma",
-            y="accuracy",
-            title="Test accuracy over the initialization scale (farhang, Fig. 5)",
+            "sigma",
+            "accuracy",
+            "Test accuracy over the initialization scale (farhang, Fig. 5)",
             arms=(SCALE,),
             where={"alpha": ONE},
             percent=True,
             log_x=True,
         ),
         Figure(
-            x="alpha",
-            y="accuracy",
-            title="Test accuracy over the targeted margin (farhang, Fig. 5)",
+            "alpha",
+            "accuracy",
+            "Test accuracy over the targeted margin (farhang, Fig. 5)",
             arms=(MARGIN, RECIPE, RANDOM),
             where={"sigma": ONE},
             percent=True,
@@ -206,13 +203,7 @@ F7 = Study(
         ),
         "quick": Scale(
             minutes=15,
-            settings={
-                **EMBEDDED,
-                "data.train": 200,
-                "network.width": 256,
-                "steps": 1000,
-                "schedule.factor": 0.997,
-            },
+            settings={**EMBEDDED, "data.train": 200, "network.width": 256, "steps": 1000, "schedule.factor": 0.997},
             of_arms={arm: {**_LONG, "steps": 2000} for arm in (SCALE, MARGIN)},
             seeds=2,
             only={"sigma": (*FEW_SIGMAS, ONE), "alpha": (*FEW_ALPHAS, ONE)},

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from widemargin.studies.effects import Custom, Positive
+from widemargin.studies.claims import custom, positive
 from widemargin.studies.farhang.controlled_margins import spearman
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.figure import Figure
+from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+from widemargin.studies.schema import Arm, Scale, Study, grid
+from widemargin.studies.settings import Settings
 
 SIZES = (1, 2, 4, 8, 16)
 ALPHAS = (0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162, 1.0, 3.162, 10.0)
-_PARITY: dict[str, Any] = {**MNIST, "parity": True}
+_PARITY: Settings = {**MNIST, "parity": True}
 
 
 def _by_seed(rows: Sequence[Row]) -> dict[int, dict[tuple[float, int], float]]:
@@ -62,50 +62,49 @@ def fall_of_spread(rows: Sequence[Row]) -> list[float]:
 
 
 CLAIMS = (
-    Claim(
-        text="the best average of many minus the best single function: averaging does what a margin does",
-        effect=Custom(function=averaging_against_margin),
-        reported=0.0,
+    custom(
+        "the best average of many minus the best single function: averaging does what a margin does",
+        averaging_against_margin,
+        0.0,
     ),
-    Claim(
-        text="rank correlation of a single function's accuracy with its normalized margin",
-        effect=Custom(function=rise_with_margin, baseline=0.0),
-        reported=1.0,
-        kind="relative",
+    custom(
+        "rank correlation of a single function's accuracy with its normalized margin",
+        rise_with_margin,
+        1.0,
+        baseline=0.0,
+        relative=True,
     ),
-    Claim(
-        text="averaging helps where the margin is small (the largest gain over margins)",
-        effect=Positive(function=gain_of_averaging, name="largest gain of averaging"),
-        kind="order",
+    positive(
+        "averaging helps where the margin is small (the largest gain over margins)",
+        gain_of_averaging,
+        "largest gain of averaging",
     ),
-    Claim(
-        text="§7.3: rank correlation of the members' relative spread with their margin",
-        effect=Custom(function=fall_of_spread, baseline=0.0),
-        reported=-1.0,
-        kind="relative",
+    custom(
+        "§7.3: rank correlation of the members' relative spread with their margin",
+        fall_of_spread,
+        -1.0,
+        baseline=0.0,
+        relative=True,
     ),
 )
 
 
 def _figures(what: str) -> tuple[Figure, ...]:
     return (
-        Figure(
-            x="alpha",
-            y="accuracy",
-            title=f"Test accuracy of averages of {what} (farhang, Fig. 6)",
+        accuracy(
+            "alpha",
+            f"Test accuracy of averages of {what} (farhang, Fig. 6)",
+            "targeted normalized margin",
             where={"curve": "draws"},
             split="draws",
-            x_title="targeted normalized margin",
-            y_title="test accuracy",
-            percent=True,
             log_x=True,
         ),
         Figure(
-            x="alpha",
-            y="spread",
-            title=f"Relative spread of {what} (farhang, §7.3)",
-            x_title="targeted normalized margin",
-            y_title="spread / prediction",
+            "alpha",
+            "spread",
+            f"Relative spread of {what} (farhang, §7.3)",
+            "targeted normalized margin",
+            "spread / prediction",
             where={} if what == "networks" else {"curve": "draws", "draws": 1},
             log_x=True,
             log_y=True,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from widemargin.studies.settings import Settings
 
-MNIST: dict[str, Any] = {"name": "mnist", "train": 1000, "standardize": [0.1307, 0.3081]}
+MNIST: Settings = {"name": "mnist", "train": 1000, "standardize": [0.1307, 0.3081]}
 """Points of MNIST, standardised as in the authors' code and projected to the sphere of radius √784."""
 
-SMALL: dict[str, Any] = {"data.name": "digits", "data.test": 200, "network.inputs": 64}
+SMALL: Settings = {"data.name": "digits", "data.test": 200, "network.inputs": 64}
 """For a smoke test: digits of 8 × 8 pixels, seconds."""
 
-EMBEDDED: dict[str, Any] = {"data.name": "mnist-5k"}
+EMBEDDED: Settings = {"data.name": "mnist-5k"}
 """Without a download: the 5,000 images of mnist-5k."""
 
-NERO: dict[str, Any] = {"name": "nero", "lr": 0.01}
-DECAY: dict[str, Any] = {"name": "exponential", "factor": 0.999, "unit": "steps"}
+NERO: Settings = {"name": "nero", "lr": 0.01}
+DECAY: Settings = {"name": "exponential", "factor": 0.999, "unit": "steps"}
 
 SPHERE = "Inputs are (x − 0.1307)/0.3081, then projected to the sphere, as in the authors' code."
 MARGIN = "Margins are f_y − max f_i; the authors' code takes f_y − f_0 in Figures 1 to 3."

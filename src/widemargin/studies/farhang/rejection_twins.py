@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from widemargin.studies.effects import Custom, Value
+from widemargin.studies.claims import custom, value
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE
-from widemargin.studies.figure import Figure
+from widemargin.studies.figure import Figure, bars
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study, grid
+from widemargin.studies.schema import Arm, Scale, ScaleName, Study, grid
+from widemargin.studies.settings import Settings
 
 TWINS, WHOLE = "twins", "the whole task"
-PAIRS: dict[str, dict[str, Any]] = {
+PAIRS: dict[str, Settings] = {
     "0 v 1": {"data.pair": [0, 1]},
     "4 v 7": {"data.pair": [4, 7]},
     "3 v 8": {"data.pair": [3, 8]},
 }
-DOG_SHIP: dict[str, dict[str, Any]] = {"dog v ship": {"data.pair": [5, 8]}}
+DOG_SHIP: dict[str, Settings] = {"dog v ship": {"data.pair": [5, 8]}}
 WIDTHS = (500, 1000, 2000, 3000, 4000, 5000, 6000, 7000)
 CHANNELS = (3, 5, 10, 20, 40, 80, 160, 320)
 SIGNIFICANT = 3.0
 ERROR = "worst loss"
 
-_TRAINING: dict[str, Any] = {"pairs": 1000, "steps": 20_000, "until": 1e-6, "lr": 0.01, "decay": 0.999}
-_NETWORK: dict[str, Any] = {"name": "farhang-mlp", "inputs": 784, "width": 500, "depth": 7, "outputs": 1}
-_ARMS = (
-    Arm(name=TWINS),
-    Arm(name=WHOLE, settings={"whole": {"epochs": 50, "batch": 1024, "lr": 0.01, "decay": 0.99}}),
-)
+_TRAINING: Settings = {"pairs": 1000, "steps": 20_000, "until": 1e-6, "lr": 0.01, "decay": 0.999}
+_NETWORK: Settings = {"name": "farhang-mlp", "inputs": 784, "width": 500, "depth": 7, "outputs": 1}
+_ARMS = (Arm(name=TWINS), Arm(name=WHOLE, settings={"whole": {"epochs": 50, "batch": 1024, "lr": 0.01, "decay": 0.99}}))
 
 
 def differing(rows: Sequence[Row]) -> list[float]:
@@ -69,32 +66,32 @@ class Worst:
         return [value for _, value in sorted(found.items())]
 
 
-_DIFFER = Claim(
-    text="somewhere the test accuracies of twins differ by more than three standard errors (1: yes)",
-    effect=Custom(function=differing),
-    reported=1.0,
-    kind="relative",
+_DIFFER = custom(
+    "somewhere the test accuracies of twins differ by more than three standard errors (1: yes)",
+    differing,
+    1.0,
+    relative=True,
     tolerance=0.4,
 )
 
 
 def _figure(x: str, title: str, number: str) -> Figure:
     return Figure(
-        x=x,
-        y="accuracy",
-        title=f"Test accuracy of sampled and trained twins (farhang, Fig. {number})",
+        x,
+        "accuracy",
+        f"Test accuracy of sampled and trained twins (farhang, Fig. {number})",
+        title,
+        "mean test accuracy",
         where={"curve": "twins"},
         arms=(TWINS,),
         split="method",
-        x_title=title,
-        y_title="mean test accuracy",
         percent=True,
         log_x=True,
     )
 
 
 def _scales(
-    small: Mapping[str, Any], quick: Mapping[str, Any], budget: Mapping[str, Any], paper: Mapping[str, tuple[int, ...]]
+    small: Settings, quick: Settings, budget: Settings, paper: Mapping[str, tuple[int, ...]]
 ) -> dict[ScaleName, Scale]:
     whole = {"whole.epochs": 1, "whole.batch": 64}
     return {
@@ -139,7 +136,7 @@ _MNIST_SCALES = _scales(
     {"pairs": 100, "only": {"width": (500, 1000)}},
     {"width": WIDTHS},
 )
-_SHARED: dict[str, Any] = {
+_SHARED: Settings = {
     "task": "twins",
     "arms": _ARMS,
     "settings": {"data": {**MNIST, "train": 5}, "network": _NETWORK, **_TRAINING},
@@ -162,16 +159,8 @@ F4 = Study(
     question="Do networks of one margin generalize alike when one was sampled and the other trained?",
     claims=(
         _DIFFER,
-        Claim(
-            text="smallest training accuracy on a whole binary task",
-            effect=Custom(function=worst_training),
-            reported=100.0,
-        ),
-        Claim(
-            text="share of the twins that reach a loss below 1e-6",
-            effect=Value(metric="reached", arm=TWINS),
-            reported=100.0,
-        ),
+        custom("smallest training accuracy on a whole binary task", worst_training, 100.0),
+        value("share of the twins that reach a loss below 1e-6", TWINS, 100.0, metric="reached"),
     ),
     figures=(_figure("width", "width", "4 and 8"),),
     **_SHARED,
@@ -182,17 +171,11 @@ F6 = Study(
     title="Worst relative error between twins",
     question="How close are the outputs of twins?",
     claims=tuple(
-        Claim(
-            text=f"worst relative error, {task}",
-            effect=Custom(function=Worst(task)),
-            reported=reported,
-            kind="relative",
-            tolerance=reported,
-        )
+        custom(f"worst relative error, {task}", Worst(task), reported, relative=True, tolerance=reported)
         for task, reported in (("0 v 1", 3.55e-5), ("4 v 7", 5.68e-5), ("3 v 8", 2.48e-5))
     ),
     figures=tuple(
-        Figure(kind="bars", x="task", y=y, title=title, arms=(TWINS,), log_y=True, y_title="worst relative error")
+        bars("task", y, title, y_title="worst relative error", arms=(TWINS,), log_y=True)
         for y, title in (
             (ERROR, "Worst training loss relative to the size of the margins (farhang, Table 1)"),
             ("worst", "Worst relative error of the outputs themselves"),
@@ -228,18 +211,8 @@ F5 = Study(
     conditions=grid(task=tuple(DOG_SHIP), channels=(2, 4, *CHANNELS)),
     claims=(
         _DIFFER,
-        Claim(
-            text="smallest training accuracy on the whole task, at least",
-            effect=Custom(function=worst_training),
-            reported=73.81,
-        ),
-        Claim(
-            text="worst relative error",
-            effect=Custom(function=Worst("dog v ship")),
-            reported=2.589e-4,
-            kind="relative",
-            tolerance=2.589e-4,
-        ),
+        custom("smallest training accuracy on the whole task, at least", worst_training, 73.81),
+        custom("worst relative error", Worst("dog v ship"), 2.589e-4, relative=True, tolerance=2.589e-4),
     ),
     figures=(_figure("channels", "channels of each convolution", "9"),),
     scales=_scales(

@@ -2,68 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from widemargin.studies.effects import Effect, Order, Value
+from widemargin.studies.claims import value
+from widemargin.studies.effects import Effect, Order
 from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.figure import Figure
+from widemargin.studies.figure import Figure, scatter
 from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study
+from widemargin.studies.settings import Settings
 
 TRUE, RANDOM = "true labels", "random labels"
-SETTINGS: dict[str, Any] = {
+SETTINGS: Settings = {
     "data": MNIST,
     "network": {"name": "farhang-mlp", "inputs": 784, "width": 5000, "depth": 5, "sigma": 0.5774},
     "schedule": DECAY,
     "steps": 1000,
     "spectral": True,
 }
-DESCENT: dict[str, Any] = {"name": "sgd", "lr": 0.001}
+DESCENT: Settings = {"name": "sgd", "lr": 0.001}
 
 
 FITTED = {TRUE: 0.18, RANDOM: 0.1}
 """Of α²: the mean loss at which 95 % of the training points are told right, or a few more."""
 
 
-def _arm(name: str, optimizer: dict[str, Any], alpha: float, rates: tuple[float, ...]) -> Arm:
+def _arm(name: str, optimizer: Settings, alpha: float, rates: tuple[float, ...]) -> Arm:
     settings = {"optimizer": optimizer, "alpha": alpha, "data.labels": name.split()[0]}
     if not rates:
         return Arm(name=name, settings=settings)
     return Arm(name=name, settings={**settings, "until": FITTED[name] * alpha**2}, search={"optimizer.lr": rates})
 
 
-def _arms(optimizer: dict[str, Any], alpha: float, rates: tuple[float, ...] = ()) -> tuple[Arm, ...]:
+def _arms(optimizer: Settings, alpha: float, rates: tuple[float, ...] = ()) -> tuple[Arm, ...]:
     return _arm(TRUE, optimizer, 1.0, rates), _arm(RANDOM, optimizer, alpha, rates)
 
 
 def _claims(above: str, below: str, accuracies: tuple[float, float]) -> tuple[Claim, ...]:
     order: Effect = Order(metric="spectral", ordered=(above, below))
     return (
-        Claim(text=f"spectrally-normalized margins of {above} above those of {below}", effect=order, kind="order"),
+        Claim(text=f"spectrally-normalized margins of {above} above those of {below}", effect=order),
+        *(value(f"test accuracy, {arm}", arm, reported) for arm, reported in zip((TRUE, RANDOM), accuracies)),
         *(
-            Claim(text=f"test accuracy, {arm}", effect=Value(metric="accuracy", arm=arm), reported=reported)
-            for arm, reported in zip((TRUE, RANDOM), accuracies)
-        ),
-        *(
-            Claim(
-                text=f"training accuracy, {arm}, is at least 95 %",
-                effect=Value(metric="train accuracy", arm=arm),
-                reported=97.5,
-                tolerance=2.5,
-            )
+            value(f"training accuracy, {arm}, is at least 95 %", arm, 97.5, metric="train accuracy", tolerance=2.5)
             for arm in (TRUE, RANDOM)
         ),
     )
 
 
 def _figure(number: int) -> Figure:
-    return Figure(
-        x="spectral",
-        y="quantile",
-        title=f"Spectrally-normalized margins of the training points (farhang, Fig. {number})",
-        kind="scatter",
+    return scatter(
+        "spectral",
+        "quantile",
+        f"Spectrally-normalized margins of the training points (farhang, Fig. {number})",
+        "spectrally-normalized margin",
+        "share of the training points below",
         where={"curve": "margins"},
-        x_title="spectrally-normalized margin",
-        y_title="share of the training points below",
     )
 
 

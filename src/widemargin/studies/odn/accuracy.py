@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Order, Value
-from widemargin.studies.figure import Figure
+from widemargin.studies.claims import order, value
+from widemargin.studies.figure import accuracy
 from widemargin.studies.odn import data, losses
 from widemargin.studies.schema import Claim, Scale, Study, grid
 from widemargin.studies.settings import overlay
@@ -16,16 +16,10 @@ _REPORTED = {
 
 def _claims(name: str) -> tuple[Claim, ...]:
     values = tuple(
-        Claim(text=f"{name}, {arm}", effect=Value(metric="accuracy", arm=arm, where={"set": name}), reported=reported)
-        for arm, reported in _REPORTED[name].items()
+        value(f"{name}, {arm}", arm, reported, where={"set": name}) for arm, reported in _REPORTED[name].items()
     )
     above = tuple(
-        Claim(
-            text=f"{name}: ODN above {other}",
-            effect=Order(metric="accuracy", ordered=(losses.ODN, other), where={"set": name}),
-            kind="order",
-        )
-        for other in losses.OTHERS
+        order(f"{name}: ODN above {other}", losses.ODN, other, where={"set": name}) for other in losses.OTHERS
     )
     return values + above
 
@@ -40,17 +34,7 @@ O1 = Study(
     axes={"set": {"MNIST": data.MNIST, "CIFAR-10": data.CIFAR10}, "fraction": data.FRACTIONS},
     conditions=grid(set=("MNIST", "CIFAR-10"), fraction=(1.0,)),
     claims=(*_claims("MNIST"), *_claims("CIFAR-10")),
-    figures=(
-        Figure(
-            x="set",
-            y="accuracy",
-            kind="bars",
-            title="Test accuracy of every loss (odn, §4.1)",
-            x_title="data",
-            y_title="test accuracy",
-            percent=True,
-        ),
-    ),
+    figures=(accuracy("set", "Test accuracy of every loss (odn, §4.1)", "data", kind="bars"),),
     scales={
         "smoke": Scale(
             minutes=0.1,

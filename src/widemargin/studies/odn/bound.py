@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from widemargin.studies.effects import Custom, Order
-from widemargin.studies.figure import Figure
+from widemargin.studies.claims import custom, order
+from widemargin.studies.figure import Figure, bars
 from widemargin.studies.odn import data, losses
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Claim, Scale, Study, grid
-from widemargin.studies.settings import overlay
+from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.settings import Settings, overlay
 
 _R = 2.0
 _THETAS = (0.7, 0.2, 0.4, 1.0, 1.4, 1.8)
 """The first one is the losses' own; the others show how the bound grows with θ/r."""
 
 
-def _measure(count: int, probes: int | None) -> dict[str, Any]:
+def _measure(count: int, probes: int | None) -> Settings:
     return {"measure": [{"kind": "bounds", "r": _R, "thetas": _THETAS, "count": count, "probes": probes}]}
 
 
@@ -64,51 +64,43 @@ O8 = Study(
     axes={"fraction": data.FRACTIONS},
     conditions=grid(fraction=(1.0,)),
     claims=(
-        Claim(
-            text="networks on which Bartlett's bound (eq. 3) is larger than odn's",
-            effect=Custom(function=bartlett_is_larger),
-            reported=100,
+        custom("networks on which Bartlett's bound (eq. 3) is larger than odn's", bartlett_is_larger, 100, tolerance=0),
+        custom(
+            "networks on which Bartlett's complexity R_w is larger than the complexity term of odn's bound",
+            bartlett_has_the_larger_complexity,
+            100,
             tolerance=0,
         ),
-        Claim(
-            text="networks on which Bartlett's complexity R_w is larger than the complexity term of odn's bound",
-            effect=Custom(function=bartlett_has_the_larger_complexity),
-            reported=100,
-            tolerance=0,
+        custom(
+            "networks on which the complexity term grows with θ/r at every step", grows_with_theta, 100, tolerance=0
         ),
-        Claim(
-            text="networks on which the complexity term grows with θ/r at every step",
-            effect=Custom(function=grows_with_theta),
-            reported=100,
-            tolerance=0,
-        ),
-        Claim(
-            text="the complexity term of the network trained by cross-entropy is above that of ODN's",
-            effect=Order(metric="odn complexity", ordered=("Xent", losses.ODN), share=False),
-            kind="order",
+        order(
+            "the complexity term of the network trained by cross-entropy is above that of ODN's",
+            "Xent",
+            losses.ODN,
+            metric="odn complexity",
+            share=False,
         ),
     ),
     figures=(
         Figure(
-            x="theta/r",
-            y="complexity",
-            title="Complexity term of odn's bound over θ/r (odn, remark after Theorem 1)",
+            "theta/r",
+            "complexity",
+            "Complexity term of odn's bound over θ/r (odn, remark after Theorem 1)",
             where={"curve": "theta"},
             log_y=True,
         ),
-        Figure(
-            x="layer",
-            y="share",
-            kind="bars",
-            title="Share of each layer in the sum: stable rank over cushions (odn, Theorem 1)",
+        bars(
+            "layer",
+            "share",
+            "Share of each layer in the sum: stable rank over cushions (odn, Theorem 1)",
             where={"curve": "layers"},
             log_y=True,
         ),
-        Figure(
-            x="layer",
-            y="spectral norm",
-            kind="bars",
-            title="Spectral norm of each layer, whose product is in Bartlett's bound (odn, eq. 3)",
+        bars(
+            "layer",
+            "spectral norm",
+            "Spectral norm of each layer, whose product is in Bartlett's bound (odn, eq. 3)",
             where={"curve": "layers"},
         ),
     ),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from widemargin.studies.odn import data, fractions, losses
 from widemargin.studies.schema import Scale, Study, grid
-from widemargin.studies.settings import overlay
+from widemargin.studies.settings import Settings, overlay
 
-FRACTIONS: dict[float, dict[str, Any]] = {
+FRACTIONS: dict[float, Settings] = {
     0.005: {"data.train": 225},
     0.01: {"data.train": 450},
     0.05: {"data.train": 2250},

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from widemargin.studies.effects import Order, Value
-from widemargin.studies.figure import Figure
+from widemargin.studies.claims import order, value
+from widemargin.studies.figure import Figure, bars, scatter
 from widemargin.studies.odn import data, losses
 from widemargin.studies.schema import Claim, Scale, Study, grid
-from widemargin.studies.settings import overlay
+from widemargin.studies.settings import Settings, overlay
 
-SETS: dict[str, dict[str, Any]] = {
+SETS: dict[str, Settings] = {
     "MNIST": overlay(data.MNIST, data.FRACTIONS[0.01]),
     "CIFAR-10": overlay(data.CIFAR10, {"data.train": 450}),
 }
@@ -24,18 +24,19 @@ _REPORTED = {
 }
 
 
-def _measure(count: int | None, shown: int) -> dict[str, Any]:
+def _measure(count: int | None, shown: int) -> Settings:
     return {"measure": [{"kind": "embedding", "of": ("train", "test"), "count": count, "shown": shown}]}
 
 
 def _most_compact(name: str, part: str) -> tuple[Claim, ...]:
     return tuple(
-        Claim(
-            text=f"{name}, {part}: classes more compact with ODN than with {other}",
-            effect=Order(
-                metric=f"between/within {part}", ordered=(losses.ODN, other), where={"set": name}, share=False
-            ),
-            kind="order",
+        order(
+            f"{name}, {part}: classes more compact with ODN than with {other}",
+            losses.ODN,
+            other,
+            metric=f"between/within {part}",
+            where={"set": name},
+            share=False,
         )
         for other in losses.OTHERS
     )
@@ -43,11 +44,13 @@ def _most_compact(name: str, part: str) -> tuple[Claim, ...]:
 
 def _numbers(name: str, part: str) -> tuple[Claim, ...]:
     return tuple(
-        Claim(
-            text=f"{name}, {part}, {arm}: variance between classes over variance within them",
-            effect=Value(metric=f"between/within {part}", arm=arm, where={"set": name}),
-            reported=reported,
-            kind="relative",
+        value(
+            f"{name}, {part}, {arm}: variance between classes over variance within them",
+            arm,
+            reported,
+            metric=f"between/within {part}",
+            where={"set": name},
+            relative=True,
         )
         for arm, reported in zip(losses.PAPER, _REPORTED[name, part], strict=True)
     )
@@ -96,13 +99,12 @@ def _scales(seeds: int, shown: int) -> dict[Any, Scale]:
 
 def _figures(name: str, part: str, figure: str) -> tuple[Figure, ...]:
     return tuple(
-        Figure(
-            x="x",
-            y="y",
-            kind="scatter",
-            title=f"{arm}: last hidden layer of {part} images of {name} by t-SNE (odn, {figure})",
-            x_title="first coordinate",
-            y_title="second coordinate",
+        scatter(
+            "x",
+            "y",
+            f"{arm}: last hidden layer of {part} images of {name} by t-SNE (odn, {figure})",
+            "first coordinate",
+            "second coordinate",
             where={"curve": "embedding", "set": name, "part": part, "seed": 0},
             arms=(arm,),
             split="digit",
@@ -150,13 +152,12 @@ O6 = Study(
         *(claim for key in _REPORTED for claim in _most_compact(*key)),
     ),
     figures=tuple(
-        Figure(
-            x="set",
-            y=f"between/within {part}",
-            kind="bars",
-            title=f"Variance between classes over variance within them, {part} images (odn, Tables 2 and 3)",
-            x_title="data",
-            y_title="between / within",
+        bars(
+            "set",
+            f"between/within {part}",
+            f"Variance between classes over variance within them, {part} images (odn, Tables 2 and 3)",
+            "data",
+            "between / within",
         )
         for part in ("train", "test")
     ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from widemargin.studies.settings import Settings
 
-MNIST: dict[str, Any] = {
+MNIST: Settings = {
     "data": {"name": "mnist", "validation": 5000, "train": None},
     "network": {"name": "odn-mnist-cnn"},
     "schedule": {"name": "cosine"},
@@ -13,7 +13,7 @@ MNIST: dict[str, Any] = {
 }
 """55,000 images to train on. 110 divides 55,000, 5,500 and 550, so that (nearly) all batches are of one size."""
 
-CIFAR10: dict[str, Any] = {
+CIFAR10: Settings = {
     "data": {"name": "cifar10", "validation": 5000, "train": None},
     "network": {"name": "odn-alexnet"},
     "schedule": {"name": "cosine"},
@@ -22,7 +22,7 @@ CIFAR10: dict[str, Any] = {
 }
 """45,000 images to train on."""
 
-FRACTIONS: dict[float, dict[str, Any]] = {
+FRACTIONS: dict[float, Settings] = {
     0.00125: {"data.train": 68},
     0.0025: {"data.train": 137},
     0.005: {"data.train": 275},
@@ -35,24 +35,24 @@ FRACTIONS: dict[float, dict[str, Any]] = {
 }
 """Of MNIST's 55,000: from 0.125 % on (§4.2)."""
 
-BUDGET: dict[str, Any] = {"steps": 5000, "keep": True}
+BUDGET: Settings = {"steps": 5000, "keep": True}
 """What O1, O2 and O5 to O8 have in common at budget scale: the same networks, trained once."""
 
-BUDGET_SEARCH: dict[str, Any] = {"fraction": 0.01}
+BUDGET_SEARCH: Settings = {"fraction": 0.01}
 """Where hyperparameters are chosen at that scale, for all fractions."""
 
-SMOKE_MNIST: dict[str, Any] = {
+SMOKE_MNIST: Settings = {
     "data": {"name": "digits", "validation": 100, "test": 100},
     "network": {"size": 8, "widths": (2, 4), "hidden": (8,)},
 }
-SMOKE_CIFAR10: dict[str, Any] = {
+SMOKE_CIFAR10: Settings = {
     "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 60, "validation": 10, "test": 30},
     "network": {"widths": (2, 3, 3, 3, 3), "hidden": (8, 8)},
 }
-SMOKE: dict[str, Any] = {"steps": 3, "batch": 20}
+SMOKE: Settings = {"steps": 3, "batch": 20}
 
-QUICK_MNIST: dict[str, Any] = {
+QUICK_MNIST: Settings = {
     "data": {"name": "mnist-5k", "validation": 500},
     "network": {"widths": (6, 12), "hidden": (80,)},
 }
-QUICK: dict[str, Any] = {"steps": 200, "batch": 50}
+QUICK: Settings = {"steps": 200, "batch": 50}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from widemargin.studies.schema import Arm
+from widemargin.studies.settings import Settings
 
 ODN = "ODN"
 OTHERS = ("Xent", "hinge", "soft hinge")
@@ -15,7 +14,7 @@ _THETA, _MU = 0.7, 0.1
 """The paper's for CIFAR-10; it gives none for MNIST (errata 8)."""
 
 
-def _sgd(lr: float) -> dict[str, Any]:
+def _sgd(lr: float) -> Settings:
     return {"name": "sgd", "lr": lr, "momentum": 0.9}
 
 
@@ -30,7 +29,7 @@ def arms() -> tuple[Arm, ...]:
     free = (0.1, 0.03, 0.3)
     band = {"name": "odn", "r": 2.0, "theta": _THETA, "mu": _MU}
     hinge = {"name": "odn-hinge", "gamma": 1.0}
-    printed: dict[str, Any] = {"stabilize": None, "epsilon": 1.0}
+    printed: Settings = {"stabilize": None, "epsilon": 1.0}
     rates = (0.03, 0.01, 0.1)
     return (
         Arm(

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from widemargin.studies.effects import Order, Value
+from widemargin.studies.claims import order, value
 from widemargin.studies.figure import Figure
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Scale, Study, grid
-from widemargin.studies.settings import overlay
+from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.settings import Settings, overlay
 
 ALL = {"fraction": 1.0}
 _REPORTED = {"Xent": 2.38, "hinge": 2.35, "soft hinge": 2.63, "ODN": 3.20}
 
 
-def _measure(points: int, count: int | None = None) -> dict[str, Any]:
+def _measure(points: int, count: int | None = None) -> Settings:
     return {"measure": [{"kind": "density", "grid": (-1.0, 5.0, points), "count": count}]}
 
 
 def _figure(fraction: float, words: str) -> Figure:
     return Figure(
-        x="margin",
-        y="density",
-        title=f"Density of the margins of test images, trained on {words} (odn, Fig. 5)",
-        x_title="distance to the decision boundary, l_2, linearised",
-        y_title="density",
+        "margin",
+        "density",
+        f"Density of the margins of test images, trained on {words} (odn, Fig. 5)",
+        "distance to the decision boundary, l_2, linearised",
+        "density",
         where={"curve": "density", "fraction": fraction},
     )
 
@@ -41,27 +39,35 @@ O7 = Study(
     conditions=grid(fraction=(1.0, 0.01)),
     claims=(
         *(
-            Claim(
-                text=f"mean over standard deviation of the margins, {arm}",
-                effect=Value(metric="margin mean/sd", arm=arm, where=ALL),
-                reported=reported,
-                kind="relative",
+            value(
+                f"mean over standard deviation of the margins, {arm}",
+                arm,
+                reported,
+                metric="margin mean/sd",
+                where=ALL,
+                relative=True,
             )
             for arm, reported in _REPORTED.items()
         ),
         *(
-            Claim(
-                text=f"mean over standard deviation: ODN above {other}",
-                effect=Order(metric="margin mean/sd", ordered=(losses.ODN, other), where=ALL, share=False),
-                kind="order",
+            order(
+                f"mean over standard deviation: ODN above {other}",
+                losses.ODN,
+                other,
+                metric="margin mean/sd",
+                where=ALL,
+                share=False,
             )
             for other in losses.OTHERS
         ),
         *(
-            Claim(
-                text=f"standard deviation of the margins: {other} above ODN",
-                effect=Order(metric="margin sd", ordered=(other, losses.ODN), where=ALL, share=False),
-                kind="order",
+            order(
+                f"standard deviation of the margins: {other} above ODN",
+                other,
+                losses.ODN,
+                metric="margin sd",
+                where=ALL,
+                share=False,
             )
             for other in losses.OTHERS
         ),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from widemargin.studies.effects import Gap, Value
-from widemargin.studies.figure import Figure
+from widemargin.studies.claims import gap, value
+from widemargin.studies.figure import accuracy
 from widemargin.studies.odn import data
 from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
-from widemargin.studies.settings import overlay
+from widemargin.studies.settings import Settings, overlay
 
 _SGD = {"name": "sgd", "lr": 0.003, "momentum": 0.9}
 _FREE = {"name": "sgd", "lr": 0.03, "momentum": 0.9}
 
 
-def _band(r: float, **more: Any) -> dict[str, Any]:
+def _band(r: float, **more: Any) -> Settings:
     return {"name": "odn", "r": r, "theta": 0.7, "mu": 0.1, **more}
 
 
@@ -65,23 +65,9 @@ def _claims(key: tuple[str, float, str]) -> tuple[Claim, ...]:
     where = {"batch norm": norm, "fraction": fraction, "dropout": dropout}
     words = f"{norm} batch norm, {100 * fraction:g} % of the data, {dropout} dropout"
     return (
-        Claim(
-            text=f"{words}: ODN minus Xent",
-            effect=Gap(metric="accuracy", arm=arm, against="Xent", where=where),
-            reported=round(odn - xent, 3),
-        ),
-        Claim(
-            text=f"{words}: Xent",
-            effect=Value(metric="accuracy", arm="Xent", where=where),
-            reported=xent,
-            tolerance=max(xent_sd, 1.0),
-        ),
-        Claim(
-            text=f"{words}: ODN",
-            effect=Value(metric="accuracy", arm=arm, where=where),
-            reported=odn,
-            tolerance=max(odn_sd, 1.0),
-        ),
+        gap(f"{words}: ODN minus Xent", arm, "Xent", round(odn - xent, 3), where=where),
+        value(f"{words}: Xent", "Xent", xent, where=where, tolerance=max(xent_sd, 1.0)),
+        value(f"{words}: ODN", arm, odn, where=where, tolerance=max(odn_sd, 1.0)),
     )
 
 
@@ -101,15 +87,12 @@ O4 = Study(
     conditions=grid(**{"batch norm": ("with", "without"), "fraction": (1.0, 0.05), "dropout": ("with", "without")}),
     claims=tuple(claim for key in _REPORTED for claim in _claims(key)),
     figures=tuple(
-        Figure(
-            x="fraction",
-            y="accuracy",
-            kind="bars",
-            title=f"Test accuracy {norm} batch norm and {dropout} dropout (odn, Table 1)",
-            x_title="share of the training set",
-            y_title="test accuracy",
+        accuracy(
+            "fraction",
+            f"Test accuracy {norm} batch norm and {dropout} dropout (odn, Table 1)",
+            "share of the training set",
             where={"batch norm": norm, "dropout": dropout},
-            percent=True,
+            kind="bars",
         )
         for norm in ("with", "without")
         for dropout in ("with", "without")

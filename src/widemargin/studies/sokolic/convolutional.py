@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from widemargin.studies.effects import Gap, Order, Value
-from widemargin.studies.figure import Figure
+from widemargin.studies.claims import gap, order, value
+from widemargin.studies.figure import accuracy
 from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+from widemargin.studies.settings import Settings
 from widemargin.studies.sokolic import regularized
 
 _DECAYS = (1e-3, 1e-2, 1e-4, 1e-5, 1e-1, 1e-6, 1.0)
@@ -40,30 +39,24 @@ def _of_cells() -> tuple[Claim, ...]:
             where = {"samples": samples, "layers": layers}
             words = f"{samples} samples, {layers} layers, {loss}"
             claims += [
-                Claim(
-                    text=f"{words}: LM minus WD",
-                    effect=Gap(metric="accuracy", arm=f"{loss}, LM", against=f"{loss}, WD", where=where),
-                    reported=round(margin - decay, 2),
+                gap(f"{words}: LM minus WD", f"{loss}, LM", f"{loss}, WD", round(margin - decay, 2), where=where),
+                gap(
+                    f"{words}: LM minus no regularization",
+                    f"{loss}, LM",
+                    f"{loss}, no reg.",
+                    round(margin - nothing, 2),
+                    where=where,
                 ),
-                Claim(
-                    text=f"{words}: LM minus no regularization",
-                    effect=Gap(metric="accuracy", arm=f"{loss}, LM", against=f"{loss}, no reg.", where=where),
-                    reported=round(margin - nothing, 2),
-                ),
-                Claim(
-                    text=f"{words}: LM",
-                    effect=Value(metric="accuracy", arm=f"{loss}, LM", where=where),
-                    reported=margin,
-                ),
+                value(f"{words}: LM", f"{loss}, LM", margin, where=where),
             ]
     return tuple(claims)
 
 
 def _order(text: str, *ordered: str) -> Claim:
-    return Claim(text=text, effect=Order(metric="accuracy", ordered=ordered), kind="order")
+    return order(text, *ordered)
 
 
-def _small(steps: int) -> dict[str, Any]:
+def _small(steps: int) -> Settings:
     return {
         "data": {"name": "digits", "validation": 100, "test": 100},
         "network": {"size": 8, "channels": 2},
@@ -100,14 +93,11 @@ S3 = Study(
         *_of_cells(),
     ),
     figures=(
-        Figure(
-            x="samples",
-            y="accuracy",
-            title="Test accuracy over the number of training samples (sokolic, Table I)",
-            x_title="training samples",
-            y_title="test accuracy",
+        accuracy(
+            "samples",
+            "Test accuracy over the number of training samples (sokolic, Table I)",
+            "training samples",
             split="layers",
-            percent=True,
             log_x=True,
         ),
     ),
@@ -139,9 +129,6 @@ S3 = Study(
         ),
         "paper": Scale(minutes=300, seeds=5, cells=7, note="a search for each condition; one GPU"),
     },
-    deviations=(
-        *regularized.DEVIATIONS,
-        "Two values of λ are searched between the paper's.",
-    ),
+    deviations=(*regularized.DEVIATIONS, "Two values of λ are searched between the paper's."),
 )
 STUDIES = {"S3": S3}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from widemargin.studies.effects import Value
-from widemargin.studies.figure import Figure
+from widemargin.studies.claims import value
+from widemargin.studies.figure import bars
 from widemargin.studies.schema import Arm, Claim, Scale, Study
-from widemargin.studies.settings import overlay
+from widemargin.studies.settings import Settings, overlay
 
-PLANE: dict[str, Any] = {
+PLANE: Settings = {
     "data": {"name": "toy", "validation": 100},
     "network": {
         "name": "sokolic-mlp",
@@ -26,7 +24,7 @@ PLANE: dict[str, Any] = {
 }
 """Two-layer network on two half-moons; the optimizer is ours."""
 
-_MNIST: dict[str, Any] = {
+_MNIST: Settings = {
     "data": {"name": "mnist", "validation": 5000, "train": 5000},
     "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 2e-3},
     "steps": 2000,
@@ -60,20 +58,17 @@ def _claims(arm: str) -> tuple[Claim, ...]:
         if arm.startswith("plane")
         else "samples with γ_in (attacked) ≥ γ_out/Π‖W‖_2, and (19) (estimated) ≥ γ_out/Π‖W‖_F (Theorem 5)",
     }
-    return tuple(
-        Claim(text=f"{arm}: {words}", effect=Value(metric=metric, arm=arm), reported=100, tolerance=0)
-        for metric, words in said.items()
-    )
+    return tuple(value(f"{arm}: {words}", arm, 100, metric=metric, tolerance=0) for metric, words in said.items())
 
 
-_SMALL_MNIST: dict[str, Any] = {
+_SMALL_MNIST: Settings = {
     "data": {"name": "digits", "validation": 100, "train": 100},
     "steps": 30,
     "batch": 20,
     "pairs": 3,
     "margins": 20,
 }
-_SMALL_NETWORKS: dict[str, dict[str, Any]] = {
+_SMALL_NETWORKS: dict[str, Settings] = {
     "MNIST, fully connected": {"network": {"inputs": 64, "first": 32, "higher": 16}},
     "MNIST, convolutional": {"network": {"size": 8, "channels": 4}},
 }
@@ -88,20 +83,18 @@ S4 = Study(
     settings={"loss": {"name": "hinge"}},
     claims=tuple(claim for arm in _NAMES for claim in _claims(arm)),
     figures=(
-        Figure(
-            x="link",
-            y="times",
-            kind="bars",
-            title="Each link of the chain (12), in parts of ‖f(x′) − f(x)‖ (sokolic, Theorem 3)",
+        bars(
+            "link",
+            "times",
+            "Each link of the chain (12), in parts of ‖f(x′) − f(x)‖ (sokolic, Theorem 3)",
             y_title="times ‖f(x′) − f(x)‖, median",
             where={"curve": "pairs"},
             log_y=True,
         ),
-        Figure(
-            x="bound",
-            y="distance",
-            kind="bars",
-            title="The input margin and its bounds (sokolic, Theorem 5)",
+        bars(
+            "bound",
+            "distance",
+            "The input margin and its bounds (sokolic, Theorem 5)",
             y_title="distance, median",
             where={"curve": "margins"},
             log_y=True,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from widemargin.studies.effects import Order
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.claims import order
+from widemargin.studies.figure import accuracy
+from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.settings import Settings
 from widemargin.studies.sokolic import regularized
 
 
-def _set(samples: int, **data: Any) -> dict[str, Any]:
+def _set(samples: int, **data: Any) -> Settings:
     return {"data": {"validation": 5000, "train": samples, **data}, "steps": 110 * -(-samples // 128)}
 
 
-SETS: dict[str, dict[str, Any]] = {
+SETS: dict[str, Settings] = {
     "MNIST-5000": _set(5000, name="mnist"),
     "MNIST-20000": _set(20_000, name="mnist"),
     "CIFAR10-5000": _set(5000, name="cifar10", pca=784),
@@ -63,22 +64,15 @@ S2 = Study(
     axes={"set": SETS, "layers": "network.layers"},
     conditions=grid(set=tuple(SETS), layers=(1, 2, 3)),
     claims=tuple(
-        Claim(
-            text=f"{name}: LM above WD with 1, 2 and 3 layers",
-            effect=Order(metric="accuracy", ordered=("LM", "WD"), where={"set": name, "layers": (1, 2, 3)}),
-            kind="order",
-        )
+        order(f"{name}: LM above WD with 1, 2 and 3 layers", "LM", "WD", where={"set": name, "layers": (1, 2, 3)})
         for name in SETS
     ),
     figures=tuple(
-        Figure(
-            x="layers",
-            y="accuracy",
-            title=f"{name}: test accuracy over the number of layers (sokolic, Fig. 2{letter})",
-            x_title="number of layers L",
-            y_title="test accuracy",
+        accuracy(
+            "layers",
+            f"{name}: test accuracy over the number of layers (sokolic, Fig. 2{letter})",
+            "number of layers L",
             where={"set": name},
-            percent=True,
         )
         for name, letter in zip(SETS, "abcd", strict=True)
     ),
@@ -115,9 +109,6 @@ S2 = Study(
         ),
         "paper": Scale(minutes=600, seeds=3, cells=6, note="a search for each condition; one GPU"),
     },
-    deviations=(
-        *regularized.DEVIATIONS,
-        "The components of CIFAR-10 are those of all its training images.",
-    ),
+    deviations=(*regularized.DEVIATIONS, "The components of CIFAR-10 are those of all its training images."),
 )
 STUDIES = {"S2": S2}

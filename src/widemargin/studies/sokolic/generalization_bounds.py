@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from widemargin.studies.effects import Custom
+from widemargin.studies.claims import custom
 from widemargin.studies.figure import Figure
 from widemargin.studies.rows import Row
 from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
-from widemargin.studies.settings import overlay
+from widemargin.studies.settings import Settings, overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
 PLANE_ARM, MNIST_ARM = "plane", "MNIST"
@@ -91,36 +90,32 @@ def holds(arm: str) -> Callable[[Sequence[Row]], list[float]]:
 
 def _claims(arm: str) -> tuple[Claim, ...]:
     return (
-        Claim(
-            text=f"{arm}: factor by which (21) grows with each layer, the product of norms fixed",
-            effect=Custom(function=factor(arm, "log10 (21), product 1"), baseline=1),
-            reported=2,
-            kind="relative",
+        custom(
+            f"{arm}: factor by which (21) grows with each layer, the product of norms fixed",
+            factor(arm, "log10 (21), product 1"),
+            2,
+            baseline=1,
+            relative=True,
             tolerance=0.001,
         ),
-        Claim(
-            text=f"{arm}: factor by which (22) grows with each layer, 1 where it falls",
-            effect=Custom(function=rises(arm, "log10 (22)")),
-            reported=1,
-            kind="relative",
+        custom(
+            f"{arm}: factor by which (22) grows with each layer, 1 where it falls",
+            rises(arm, "log10 (22)"),
+            1,
+            relative=True,
             tolerance=0.25,
         ),
-        Claim(
-            text=f"{arm}: seeds whose (21) grows faster with depth than their (22)",
-            effect=Custom(function=grows_faster(arm)),
-            reported=100,
-            tolerance=0,
-        ),
-        Claim(
-            text=f"{arm}: networks and covering numbers whose bound (Theorem 1) is above the generalization error",
-            effect=Custom(function=holds(arm)),
-            reported=100,
+        custom(f"{arm}: seeds whose (21) grows faster with depth than their (22)", grows_faster(arm), 100, tolerance=0),
+        custom(
+            f"{arm}: networks and covering numbers whose bound (Theorem 1) is above the generalization error",
+            holds(arm),
+            100,
             tolerance=0,
         ),
     )
 
 
-_DIGITS: dict[str, Any] = {
+_DIGITS: Settings = {
     "data": {"name": "digits", "validation": 100, "train": 60, "test": 100},
     "network": {"inputs": 64, "first": 12, "higher": 8},
     "steps": 20,
@@ -141,19 +136,19 @@ S5 = Study(
     figures=(
         *(
             Figure(
-                x="layers",
-                y=metric,
-                title=f"{words} over the number of layers (sokolic, §IV-A)",
-                x_title="number of layers L",
-                y_title=f"{metric}",
+                "layers",
+                metric,
+                f"{words} over the number of layers (sokolic, §IV-A)",
+                "number of layers L",
+                f"{metric}",
             )
             for metric, words in (("log10 (21)", "The bound of norms (21)"), ("log10 (22)", "The bound of covers (22)"))
         ),
         Figure(
-            x="layers",
-            y="log10 bound",
-            title="The bound of Theorem 1 for three covering numbers (sokolic, Theorems 1 and 4)",
-            x_title="number of layers L",
+            "layers",
+            "log10 bound",
+            "The bound of Theorem 1 for three covering numbers (sokolic, Theorems 1 and 4)",
+            "number of layers L",
             where={"curve": "coverings"},
             split="covering",
         ),

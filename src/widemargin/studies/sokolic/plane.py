@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from widemargin.studies.effects import Value
-from widemargin.studies.figure import Figure
+from widemargin.studies.claims import value
+from widemargin.studies.figure import Figure, scatter
 from widemargin.studies.schema import Arm, Claim, Scale, Study
 from widemargin.studies.settings import overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
@@ -12,19 +12,12 @@ NETWORK = "two-layer network"
 
 
 def _share(text: str, metric: str) -> Claim:
-    return Claim(text=text, effect=Value(metric=metric, arm=NETWORK), reported=100, tolerance=0)
+    return value(text, NETWORK, 100, metric=metric, tolerance=0)
 
 
 def _figure(letter: str, curve: str, title: str, x_title: str, y_title: str) -> Figure:
-    return Figure(
-        x="x1",
-        y="x2",
-        kind="scatter",
-        title=f"{title} (sokolic, Fig. 1{letter})",
-        x_title=x_title,
-        y_title=y_title,
-        where={"curve": curve},
-        split="what",
+    return scatter(
+        "x1", "x2", f"{title} (sokolic, Fig. 1{letter})", x_title, y_title, where={"curve": curve}, split="what"
     )
 
 

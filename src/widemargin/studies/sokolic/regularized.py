@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from widemargin.studies.schema import Arm
+from widemargin.studies.settings import Settings
 
-LOSSES: dict[str, dict[str, Any]] = {"hinge": {"name": "hinge"}, "CCE": {"name": "cross-entropy"}}
+LOSSES: dict[str, Settings] = {"hinge": {"name": "hinge"}, "CCE": {"name": "cross-entropy"}}
 _SGD = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
 
 

@@ -1,11 +1,11 @@
-"""What trials do.
+"""Tasks: the computations of trials.
 
 A task is a module of this package, found by its name (`"two-words"` is `two_words.py`), with
 
-    VERSION: int                                       part of every key: raise it when the same settings should rerun
-    def run(trial: Trial, context: Context) -> dict    plain values: metrics, and curves under "points" (see `rows`)
-    def many(trials, context) -> Iterator[tuple[Trial, dict]]      optional: several trials as one program,
-    def alike(trial) -> str                                        for those of which this is equal
+    VERSION: int                              part of every key: raise it when the same settings should rerun
+    def run(trial, context) -> Row            plain values: metrics, and curves under "points" (see `rows`)
+    def many(trials, context) -> Iterator     optional: several trials as one program, with their rows,
+    def alike(trial) -> str                   for those of which this is equal
 
 `run` depends on `trial.settings`, `trial.seed` and `trial.stage` alone. In the stage "search" it never looks at test
 data; what a cell is chosen by (`Study.choose_by`, by default `"validation"`) must be among its metrics.
@@ -16,9 +16,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.rows import Row
+from widemargin.studies.trial import Trial, TrialContext
 
 
 @runtime_checkable
@@ -27,7 +28,7 @@ class Task(Protocol):
 
     VERSION: int
 
-    def run(self, trial: Trial, context: Context) -> dict[str, Any]:
+    def run(self, trial: Trial, context: TrialContext) -> Row:
         """Do it."""
 
 
@@ -38,7 +39,7 @@ class ManyTask(Task, Protocol):
     def alike(self, trial: Trial) -> str:
         """Equal for trials that can run together."""
 
-    def many(self, trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    def many(self, trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial, Row]]:
         """Do them, in any order."""
 
 

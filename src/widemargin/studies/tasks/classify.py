@@ -24,9 +24,8 @@ One network is trained as a population of one, so that any number at once gives 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -34,8 +33,9 @@ from torch import nn
 from widemargin import population, registry
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import measurements, samples, weights
-from widemargin.studies.settings import digest
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings, digest
+from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
 
 VERSION = 1
@@ -43,13 +43,13 @@ _TRAINING = ("data", "network", "loss", "regularizers", "optimizer", "schedule",
 _SEEN_OF_TRAIN = 5000
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
     job = _Job.of(trial, context)
     return job.row(_train([job], context)[0], context)
 
 
-def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dict[str, Any]]]:
+def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial, Row]]:
     """Trials of one `alike` as a population."""
     jobs = [_Job.of(trial, context) for trial in trials]
     for trial, job, trained in zip(trials, jobs, _train(jobs, context)):
@@ -66,7 +66,7 @@ def alike(trial: Trial) -> str:
     return digest([shared, optimizer, size, loss])
 
 
-def train_one(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Module:
+def train_one(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
     """The network of these settings and this seed, from the cache of weights where it is, else trained."""
     trained = _train([_Job.of_settings(settings, seed, context)], context)[0]
     if trained.network is None:
@@ -87,13 +87,13 @@ class _Job:
     """A trial, with its samples, and the settings that its network depends on."""
 
     trial: Trial | None
-    settings: Mapping[str, Any]
+    settings: Settings
     seed: int
     parts: samples.Parts
     keep: bool
 
     @classmethod
-    def of(cls, trial: Trial, context: Context) -> _Job:
+    def of(cls, trial: Trial, context: TrialContext) -> _Job:
         for key in trial.settings:
             if key not in (*_TRAINING, "measure", "keep"):
                 raise ValueError(f"settings has {key!r}, expected {', '.join((*_TRAINING, 'measure', 'keep'))}")
@@ -102,7 +102,7 @@ class _Job:
         return cls(trial=trial, settings=job.settings, seed=trial.seed, parts=job.parts, keep=keep)
 
     @classmethod
-    def of_settings(cls, settings: Mapping[str, Any], seed: int, context: Context) -> _Job:
+    def of_settings(cls, settings: Settings, seed: int, context: TrialContext) -> _Job:
         needed = {key: settings[key] for key in _TRAINING if key in settings}
         parts = samples.prepare(settings["data"], seed, root=context.root, device=context.device)
         return cls(trial=None, settings=needed, seed=seed, parts=parts, keep=True)
@@ -117,10 +117,10 @@ class _Job:
         dtype = {"float32": torch.float32, "float64": torch.float64}[self.settings.get("dtype", "float32")]
         return population.build(lambda: registry.network(self.settings["network"]), [self.seed])[0].to(dtype)
 
-    def row(self, trained: _Trained, context: Context) -> dict[str, Any]:
+    def row(self, trained: _Trained, context: TrialContext) -> Row:
         assert self.trial is not None
         chance = 1 / self.parts.classes
-        found: dict[str, Any] = {"loss": trained.loss, "steps": trained.steps, "died": trained.died}
+        found: Row = {"loss": trained.loss, "steps": trained.steps, "died": trained.died}
         network = trained.network
         found["validation"] = chance if network is None else accuracy(network, self.parts.validation)
         if self.trial.stage == "search":
@@ -130,7 +130,7 @@ class _Job:
         found["accuracy"] = chance if network is None else accuracy(network, self.parts.test)
         if network is None:
             return found
-        points: list[dict[str, Any]] = []
+        points: list[Row] = []
         for asked in self.trial.settings.get("measure", ()):
             measured = measurements.take(
                 asked, network, self.parts, self.seed, lambda other: train_one(other, self.seed, context)
@@ -140,7 +140,7 @@ class _Job:
         return {**found, "points": points} if points else found
 
 
-def _train(jobs: list[_Job], context: Context) -> list[_Trained]:
+def _train(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
     """The trained networks, from the cache where they are."""
     found: dict[str, _Trained] = {}
     for job in jobs:
@@ -157,7 +157,7 @@ def _train(jobs: list[_Job], context: Context) -> list[_Trained]:
     return [found[job.key] for job in jobs]
 
 
-def _fit(jobs: list[_Job], context: Context) -> list[_Trained]:
+def _fit(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
     first = jobs[0].settings
     try:
         trained = population.fit(

@@ -16,7 +16,6 @@ the same everywhere, of which all this holds and says nothing, has None for them
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,15 +25,16 @@ from widemargin.data import Samples
 from widemargin.data.seeds import generator
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import planes, samples
+from widemargin.studies.rows import Row
 from widemargin.studies.tasks import classify
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
 _OWN = ("pairs", "margins", "exact")
 _ROUNDING = 1e-9
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One network."""
     training = {key: value for key, value in trial.settings.items() if key not in _OWN}
     network = classify.train_one(training, trial.seed, context).double()
@@ -46,7 +46,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     return {**row, **more, "accuracy": accuracy(network, parts.test), "points": row["points"] + more["points"]}
 
 
-def distances(network: nn.Module, x: Tensor, x2: Tensor) -> dict[str, Any]:
+def distances(network: nn.Module, x: Tensor, x2: Tensor) -> Row:
     """(11) and (12) on pairs."""
     chain = geometry.norm_chain(network, x, x2)
     J = geometry.average_jacobian(network, x, x2).flatten(2)
@@ -74,7 +74,7 @@ def distances(network: nn.Module, x: Tensor, x2: Tensor) -> dict[str, Any]:
     }
 
 
-def input_margins(network: nn.Module, train: Samples, *, exact: bool, seed: int) -> dict[str, Any]:
+def input_margins(network: nn.Module, train: Samples, *, exact: bool, seed: int) -> Row:
     """γ_in ≥ (19) ≥ (20) on samples, up to rounding; of those that are misclassified all are 0."""
     found = bounds.input_margin(network, train.x, train.y, jacobian="exact" if exact else "estimate", seed=seed)
     if exact:

@@ -12,7 +12,7 @@ averages of `draws` members.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,15 +23,16 @@ from widemargin.gp import finite_ensemble
 from widemargin.losses import Target
 from widemargin.margins import normalized
 from widemargin.modules import evaluating
-from widemargin.studies.settings import digest
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings, digest
 from widemargin.studies.spheres import points
 from widemargin.studies.tasks import targeted
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
     return next(many([trial], context))[1]
 
@@ -41,7 +42,7 @@ def alike(trial: Trial) -> str:
     return digest({key: value for key, value in trial.settings.items() if key not in ("alpha", "sizes")})
 
 
-def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dict[str, Any]]]:
+def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial, Row]]:
     """The members of all trials as one population."""
     shared = trials[0].settings
     for trial in trials:
@@ -65,7 +66,7 @@ def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dic
         yield trial, _row(trial.settings, trained.networks[number * count : (number + 1) * count], one)
 
 
-def _row(settings: Mapping[str, Any], networks: Sequence[Any], one: Any) -> dict[str, Any]:
+def _row(settings: Settings, networks: Sequence[Any], one: Any) -> Row:
     with torch.no_grad():
         margin = torch.stack([normalized.frobenius(network, one.clean.x, one.clean.y) for network in networks])
         predictions = torch.stack([_predictions(network, one.test.x) for network in networks])

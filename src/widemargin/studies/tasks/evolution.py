@@ -22,7 +22,9 @@ from widemargin import margins, population, registry
 from widemargin.data import Samples
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import samples
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings
+from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
 
 VERSION = 1
@@ -30,7 +32,7 @@ _KEYS = ("data", "network", "loss", "optimizer", "schedule", "steps", "batch", "
 _WATCH = ("at", "p", "scores", "classes", "every", "count")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One training."""
     given = trial.settings
     for key in given:
@@ -44,7 +46,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     watched = None
     if trial.stage != "search":
         watched = Watched.of(loss, parts, given["watch"], copy.deepcopy(network))
-    row: dict[str, Any] = {"steps": given["steps"], "died": None}
+    row: Row = {"steps": given["steps"], "died": None}
     try:
         trained = population.fit(
             [network],
@@ -85,12 +87,12 @@ class Watched:
         nn.Module
     )  # another of the same kind: weights in training are no leaves, and no place for `margins.measure`
     parts: Mapping[str, Samples]
-    settings: Mapping[str, Any]
-    points: list[dict[str, Any]] = field(default_factory=list)
+    settings: Settings
+    points: list[Row] = field(default_factory=list)
     calls: int = 0
 
     @classmethod
-    def of(cls, loss: Any, parts: samples.Parts, settings: Mapping[str, Any], network: nn.Module) -> Watched:
+    def of(cls, loss: Any, parts: samples.Parts, settings: Settings, network: nn.Module) -> Watched:
         """Over the first samples of the three parts."""
         named = {"train": parts.train, "validation": parts.validation, "test": parts.test}
         some = {name: samples.first(part, settings["count"]) for name, part in named.items()}

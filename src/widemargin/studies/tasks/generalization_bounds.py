@@ -16,7 +16,6 @@ training sample is misclassified the theorems say nothing: its margin is left ou
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -25,14 +24,15 @@ from widemargin.bounds.covering import Covering
 from widemargin.data import Samples
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import planes, samples
+from widemargin.studies.rows import Row
 from widemargin.studies.tasks import classify
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
 _OWN = ("exact", "mixture", "sparse", "delta")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One network."""
     given = trial.settings
     training = {key: value for key, value in given.items() if key not in _OWN}
@@ -55,7 +55,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     }
     right = margins > 0
     gamma = float(margins[right].min()) if bool(right.any()) else None
-    row: dict[str, Any] = {
+    row: Row = {
         "accuracy": accuracies[1],
         "gap": abs(accuracies[0] - accuracies[1]),
         "margin": gamma,
@@ -65,7 +65,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     }
     if gamma is None:
         return row
-    points: list[dict[str, Any]] = []
+    points: list[Row] = []
     for name, covering in coverings.items():
         number = covering.log_number(gamma / 2, train.x)
         value = log10_bound(number, parts.classes, given["delta"], len(train))

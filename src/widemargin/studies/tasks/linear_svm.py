@@ -19,7 +19,6 @@ distance of a sample to either separator), `share`, the former of the latter.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,13 +26,15 @@ from torch import Tensor, nn
 
 from widemargin import data, registry
 from widemargin.data.seeds import generator
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings
+from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 2
 _KEYS = ("data", "loss", "lr", "steps", "close")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One data set, both separators."""
     from sklearn.svm import SVC
 
@@ -49,7 +50,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     return {"cosine": cosine, "margin": margin, "widest": widest, "share": margin / widest}
 
 
-def separator(x: Tensor, y: Tensor, settings: Mapping[str, Any], seed: int) -> tuple[Tensor, float]:
+def separator(x: Tensor, y: Tensor, settings: Settings, seed: int) -> tuple[Tensor, float]:
     """Normal and offset of the plane at the largest γ that was reached."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -67,7 +68,7 @@ def separator(x: Tensor, y: Tensor, settings: Mapping[str, Any], seed: int) -> t
     return weight[1] - weight[0], float(bias[1] - bias[0])
 
 
-def _driven_to_zero(model: nn.Linear, x: Tensor, y: Tensor, loss: Any, settings: Mapping[str, Any]) -> bool:
+def _driven_to_zero(model: nn.Linear, x: Tensor, y: Tensor, loss: Any, settings: Settings) -> bool:
     steps = settings["steps"]
     optimizer = torch.optim.SGD(model.parameters(), lr=settings["lr"])
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 - step / steps) ** 2)
@@ -82,7 +83,7 @@ def _driven_to_zero(model: nn.Linear, x: Tensor, y: Tensor, loss: Any, settings:
     return False
 
 
-def _samples(settings: Mapping[str, Any], seed: int, context: Context) -> tuple[Tensor, Tensor]:
+def _samples(settings: Settings, seed: int, context: TrialContext) -> tuple[Tensor, Tensor]:
     if settings["name"] == "gaussian":
         draw = generator("separable", seed)
         dimensions, count = settings["dimensions"], settings["samples"]

@@ -11,8 +11,6 @@ solutions of aᵀδ = c, a smooth convex function.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +20,16 @@ from torch import nn
 from widemargin import margins, norms, places
 from widemargin.data.seeds import generator
 from widemargin.registry import argument
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings
+from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 2
 _KEYS = ("inputs", "classes", "samples", "p")
 Vector = NDArray[np.float64]
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:  # noqa: ARG001 (it is small: always on the CPU)
+def run(trial: Trial, context: TrialContext) -> Row:  # noqa: ARG001 (it is small: always on the CPU)
     """All problems of one seed."""
     given = _checked(trial.settings)
     p = float(argument(given["p"]))
@@ -109,7 +109,7 @@ def _descent(a: Vector, c: float, p: float) -> float:
     return size * float(solved.fun) ** (1 / p)
 
 
-def _checked(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def _checked(settings: Settings) -> Settings:
     if set(settings) != set(_KEYS):
         raise ValueError(f"settings has {', '.join(settings)}, expected {', '.join(_KEYS)}")
     return settings

@@ -9,18 +9,17 @@ and the relative `spread` of the posterior there.
 
 from __future__ import annotations
 
-from typing import Any
-
 from widemargin import gp
 from widemargin.gp.ensembles import expected_accuracy
+from widemargin.studies.rows import Row
 from widemargin.studies.spheres import points
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
 _KEYS = ("data", "depth", "margins", "sizes")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
     settings = trial.settings
     for key in settings:

@@ -16,7 +16,6 @@ the curves "plane", "features" and "sets", whose `what` says what a point is.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,14 +24,15 @@ from widemargin import bounds, geometry
 from widemargin.data import Samples
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import planes, samples
+from widemargin.studies.rows import Row
 from widemargin.studies.tasks import classify
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
 _OWN = ("grid", "samples", "shown")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One network."""
     training = {key: value for key, value in trial.settings.items() if key not in _OWN}
     network = classify.train_one(training, trial.seed, context).double().cpu()
@@ -41,7 +41,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     train = Samples(parts.train.x.double(), parts.train.y)
     piece = planes.whole(network, train.x)
     margins = geometry.exact_margin(piece, train.x, train.y, outside="edge")
-    row: dict[str, Any] = {
+    row: Row = {
         "accuracy": accuracy(network, parts.test),
         "cells": len(piece),
         "smallest margin": float(margins[margins > 0].min()) if bool((margins > 0).any()) else None,
@@ -58,7 +58,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     return row
 
 
-def regions(network: nn.Sequential, piece: geometry.Slice) -> dict[str, Any]:
+def regions(network: nn.Sequential, piece: geometry.Slice) -> Row:
     """That the network is the affine map of every cell, at its centre and half-way from there to each corner.
 
     And how flat the Jacobians of its features are at the centres.
@@ -74,7 +74,7 @@ def regions(network: nn.Sequential, piece: geometry.Slice) -> dict[str, Any]:
     return {"affine": float((error < 1e-9).double().mean()), "flat": float(flat.nan_to_num(nan=0.0).median())}
 
 
-def bounded(network: nn.Module, some: Samples) -> dict[str, Any]:
+def bounded(network: nn.Module, some: Samples) -> Row:
     """γ_in ≥ (19) ≥ (20), sample by sample."""
     margin = planes.input_margins(network, some)
     found = bounds.input_margin(network, some.x, some.y, jacobian="exact")
@@ -92,7 +92,7 @@ def bounded(network: nn.Module, some: Samples) -> dict[str, Any]:
     }
 
 
-def around(network: nn.Module, one: Samples, margin: float, count: int) -> dict[str, Any]:
+def around(network: nn.Module, one: Samples, margin: float, count: int) -> Row:
     """The sets of one sample on a grid that reaches to three times its margin."""
     steps = torch.linspace(-3 * margin, 3 * margin, count, dtype=torch.float64)
     points = one.x + torch.cartesian_prod(steps, steps)
@@ -119,12 +119,12 @@ def around(network: nn.Module, one: Samples, margin: float, count: int) -> dict[
     }
 
 
-def _picture(piece: geometry.Slice, train: Samples) -> list[dict[str, Any]]:
+def _picture(piece: geometry.Slice, train: Samples) -> list[Row]:
     found = [_point("plane", f"class {int(y)}", x) for x, y in zip(train.x, train.y)]
     return [*found, *(_point("plane", "boundary", at) for at in _along(piece.boundary().ends, 0.05))]
 
 
-def _features(network: nn.Sequential, train: Samples) -> list[dict[str, Any]]:
+def _features(network: nn.Sequential, train: Samples) -> list[Row]:
     """Along the normal of the decision plane, from it, and along the widest direction within it (Fig. 1c)."""
     last = network[-1]
     assert isinstance(last, nn.Linear)
@@ -157,5 +157,5 @@ def _box(centre: Tensor, reach: float) -> tuple[float, float, float, float]:
     return (x - reach, x + reach, y - reach, y + reach)
 
 
-def _point(curve: str, what: str, at: Tensor) -> dict[str, Any]:
+def _point(curve: str, what: str, at: Tensor) -> Row:
     return {"curve": curve, "at": {"what": what, "x1": round(float(at[0]), 3)}, "x2": round(float(at[1]), 3)}

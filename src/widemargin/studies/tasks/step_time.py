@@ -19,12 +19,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from widemargin import losses, population, registry
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.rows import Row
+from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import margin_backward
 
 VERSION = 1
@@ -32,7 +32,7 @@ _KEYS = ("shape", "classes", "network", "loss", "batch", "precision", "warm", "r
 _PRECISIONS = ("float32", "bfloat16")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """Both losses in turn, on one network."""
     given = trial.settings
     if set(given) != set(_KEYS):

@@ -16,7 +16,6 @@ gives its settings, and there is no `validation`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -28,15 +27,16 @@ from widemargin.data import Data, Samples
 from widemargin.data.imagenet import load_imagenet
 from widemargin.data.seeds import generator
 from widemargin.studies import samples, weights
-from widemargin.studies.settings import digest
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings, digest
+from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
 _TRAINING = ("data", "network", "loss", "optimizer", "schedule", "epochs", "batch")
 _KEYS = (*_TRAINING, "attacks", "count")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One training, or its weights from the cache, and the attacks."""
     given = trial.settings
     for key in given:
@@ -65,7 +65,7 @@ def run(trial: Trial, context: Context) -> dict[str, Any]:
     return {"accuracy": clean[0]["accuracy"], "samples": clean[0]["samples"], "points": points}
 
 
-def _trained(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Module:
+def _trained(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
     given = {key: settings[key] for key in _TRAINING}
     key = digest(["streamed", VERSION, given, seed])
 
@@ -103,7 +103,7 @@ def _trained(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Mod
     return fitted.model
 
 
-def _data(settings: Mapping[str, Any], context: Context) -> Data[Any]:
+def _data(settings: Settings, context: TrialContext) -> Data[Any]:
     if settings["name"] == "synthetic":
         return samples.synthetic(tuple(settings["shape"]), settings["samples"])
     if settings["name"] != "imagenet":

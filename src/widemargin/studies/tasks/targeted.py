@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -35,9 +34,10 @@ from widemargin.data import Samples
 from widemargin.losses import Target
 from widemargin.margins import normalized
 from widemargin.optim import Nero, param_groups
-from widemargin.studies.settings import digest
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings, digest
 from widemargin.studies.spheres import points
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
 
 VERSION = 1
@@ -48,7 +48,7 @@ QUANTILES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 _KEYS = ("data", "network", "alpha", "optimizer", "schedule", "steps", "batch", "until", "matmul", "spectral")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
     return next(many([trial], context))[1]
 
@@ -61,7 +61,7 @@ def alike(trial: Trial) -> str:
     return digest({key: value for key, value in settings.items() if key not in ("alpha", "spectral")})
 
 
-def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dict[str, Any]]]:
+def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial, Row]]:
     """Trials of one `alike` as a population."""
     for trial in trials:
         check(trial.settings)
@@ -69,19 +69,19 @@ def many(trials: Sequence[Trial], context: Context) -> Iterator[tuple[Trial, dic
     yield from zip(trials, _rows(trials, firsts, context))
 
 
-def check(settings: Mapping[str, Any]) -> None:
+def check(settings: Settings) -> None:
     """Raise at a setting that is none."""
     for key in settings:
         if key not in _KEYS:
             raise ValueError(f"settings has {key!r}, expected one of {', '.join(_KEYS)}")
 
 
-def build(settings: Mapping[str, Any], seed: int, context: Context) -> nn.Module:
+def build(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
     """The network of that seed before its first step, on the device."""
     return population.build(lambda: registry.network(settings), [seed])[0].to(context.device)
 
 
-def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: Context) -> Iterator[dict[str, Any]]:
+def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: TrialContext) -> Iterator[Row]:
     shared = trials[0].settings
     held = [points(t.settings["data"], t.seed, root=context.root, device=context.device) for t in trials]
     exact = torch.get_float32_matmul_precision()
@@ -119,11 +119,11 @@ def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: Context
         yield found
 
 
-def _margins(settings: Mapping[str, Any], first: nn.Module, network: nn.Module, clean: Samples) -> dict[str, Any]:
+def _margins(settings: Settings, first: nn.Module, network: nn.Module, clean: Samples) -> Row:
     sizes = [math.sqrt(len(weight)) / float(weight.detach().norm()) for _, weight in normalized.weights(network)]
     with torch.no_grad():
         margin = normalized.frobenius(network, clean.x, clean.y)
-        found: dict[str, Any] = {"margin": float(margin.median()), "targeted": settings["alpha"] * math.prod(sizes)}
+        found: Row = {"margin": float(margin.median()), "targeted": settings["alpha"] * math.prod(sizes)}
         columns = {"margin": _quantiles(margin)}
         if settings.get("spectral"):
             spectral = normalized.spectral(network, clean.x, clean.y, reference=_reference(settings, first))
@@ -136,7 +136,7 @@ def _margins(settings: Mapping[str, Any], first: nn.Module, network: nn.Module, 
     return found
 
 
-def _reference(settings: Mapping[str, Any], first: nn.Module) -> nn.Module:
+def _reference(settings: Settings, first: nn.Module) -> nn.Module:
     if settings["optimizer"]["name"] == "nero":
         first = copy.deepcopy(first)
         Nero(param_groups(first))  # projects as it begins
@@ -149,7 +149,7 @@ def _quantiles(margin: Tensor) -> list[float]:
     return found
 
 
-def _dead(trial: Trial, test: Samples, why: str) -> dict[str, Any]:
+def _dead(trial: Trial, test: Samples, why: str) -> Row:
     chance = 1 / len(test.y.unique())
     found = {"loss": DIED, "steps": 0, "died": why, "train accuracy": chance}
     return found | ({"accuracy": chance} if trial.stage == "final" else {})

@@ -19,8 +19,6 @@ each `method`. With `whole`: `train accuracy` and `accuracy`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -28,16 +26,18 @@ from widemargin import population, registry
 from widemargin.control import Twins, rejection_twins
 from widemargin.control.accuracy import accuracies
 from widemargin.losses import Target
+from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings
 from widemargin.studies.spheres import points
 from widemargin.studies.tasks import targeted
-from widemargin.studies.trial import Context, Trial
+from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import Constant, Exponential, Nero
 
 VERSION = 2
 _KEYS = ("data", "network", "pairs", "steps", "until", "lr", "decay", "whole")
 
 
-def run(trial: Trial, context: Context) -> dict[str, Any]:
+def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
     settings = trial.settings
     for key in settings:
@@ -80,7 +80,7 @@ def _losses(twins: Twins) -> torch.Tensor:
     return (twins.trained_outputs - twins.sampled_outputs).square().mean(dim=1)
 
 
-def _whole(settings: Mapping[str, Any], seed: int, context: Context) -> dict[str, Any]:
+def _whole(settings: Settings, seed: int, context: TrialContext) -> Row:
     given = settings["whole"]
     found = points({**settings["data"], "train": None}, seed, root=context.root, device=context.device)
     steps = given["epochs"] * math.ceil(len(found.train) / given["batch"])
