@@ -51,7 +51,7 @@ class Twice(TorchFunctionMode):
         is_here = (input.is_cuda or self.everywhere) and not torch.is_autocast_enabled(input.device.type)
         if not is_here or input.ndim != dimensions + 2 or isinstance(padding, str):
             return None
-        if any(map(torch._C._functorch.is_functorch_wrapped_tensor, (input, weight))):  # networks of a population
+        if any(map(torch._C._functorch.is_functorch_wrapped_tensor, (input, weight))):  # no vmap rule for weights
             return None
         many = [_each(value, dimensions) for value in (stride, padding, dilation)]
         how = _How(many[0], many[1], many[2], groups)

@@ -144,9 +144,14 @@ class MarginLoss:
             loss = loss + self.cross_entropy * cross_entropy(scores, y)
         return loss
 
-    def penalize(self, lines: Linearization) -> PerExample:
-        """The loss without its cross-entropy term, of score differences and their slopes at the places."""
-        return self._scale_free(lines) if self.stabilize else self._printed(lines)
+    def penalize(
+        self, lines: Linearization, *, without_scale: scale_free.WithoutScale = scale_free.without_scale
+    ) -> PerExample:
+        """The loss without its cross-entropy term, given score differences and their slopes at the places.
+
+        Inside `torch.func.vmap` pass `without_scale=scale_free.composed`.
+        """
+        return self._scale_free(lines, without_scale) if self.stabilize else self._printed(lines)
 
     def _probed(self, scores: Tensor, y: Tensor, at: At, directions: Mapping[str, Tensor]) -> Linearization:
         difference = differences(scores, y, classes=self.classes, read_as=self.read_as)
@@ -180,10 +185,10 @@ class MarginLoss:
         slopes = lines.stacked()
         return self._aggregate(lines.beside(slopes, lines.difference) / (self.epsilon + slopes)).sum(dim=0)
 
-    def _scale_free(self, lines: Linearization) -> Tensor:
+    def _scale_free(self, lines: Linearization, without_scale: scale_free.WithoutScale) -> Tensor:
         # Of the classes that count: the strongest one, or at the first place the chosen one.
         leading = None if lines.chosen is None else lines.of(self.at[0], lines.difference)
-        difference, scale = scale_free.without_scale(lines.difference, leading)
+        difference, scale = without_scale(lines.difference, leading)
         if self.second_order:
             difference = lines.difference  # with its denominator in the graph, a margin does not move the scale
         slopes = lines.stacked()

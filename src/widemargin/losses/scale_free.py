@@ -20,15 +20,19 @@ all processes. √2 is the length of e_y − e_i, of which the gradient at the s
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from widemargin.losses import distributed_stats
 
 SMALLEST_BATCH = 8
 """With fewer samples d is left as it is: to project the scale out takes a share 1/n of the gradient, all of it at 1."""
+
+WithoutScale: TypeAlias = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 FLOOR = 0.1
 TINY = 1e-6
@@ -39,21 +43,29 @@ def without_scale(difference: Tensor, leading: Tensor | None = None) -> tuple[Te
 
     s is that of the first column, or of `leading` [batch, 1].
     """
-    square = distributed_stats.mean((difference if leading is None else leading)[:, 0].square())
-    s = (square + TINY**2).sqrt()  # TINY: a zero-initialised last layer has s = 0
+    if distributed_stats.processes() > 1 or leading is not None or len(difference) < SMALLEST_BATCH:
+        return composed(difference, leading)
+    s = _root_mean_square(difference[:, 0]).detach()
+    return _WithoutScale.apply(difference, s), s
+
+
+def composed(difference: Tensor, leading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """`without_scale` by operations of torch alone, in any number of processes and inside `torch.func.vmap`."""
+    s = _root_mean_square((difference if leading is None else leading)[:, 0])
     if distributed_stats.count(difference) < SMALLEST_BATCH:
         return difference, s.detach()
-    plainly = distributed_stats.processes() > 1 or leading is not None
-    if plainly or torch._C._functorch.is_functorch_wrapped_tensor(difference):  # of a population
-        return difference * (s.detach() / s), s.detach()
-    return _WithoutScale.apply(difference, s.detach()), s.detach()
+    return difference * (s.detach() / s), s.detach()
+
+
+def _root_mean_square(values: Tensor) -> Tensor:
+    return (distributed_stats.mean(values.square()) + TINY**2).sqrt()  # a zero-initialised last layer has s = 0
 
 
 class _WithoutScale(torch.autograd.Function):
     """d·(s̄/s) of one process: as few operations as can be, since a GPU waits for the launch of each of them."""
 
     @staticmethod
-    def forward(ctx: Any, difference: Tensor, s: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, difference: Tensor, s: Tensor) -> Tensor:
         ctx.save_for_backward(difference, s)
         return difference.view_as(difference)
 

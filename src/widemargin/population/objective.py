@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from widemargin.checks import check_finite, check_scores_and_labels
-from widemargin.losses import MarginLoss, ScoreLoss, Target
+from widemargin.losses import MarginLoss, ScoreLoss, Target, scale_free
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.target import squared
 from widemargin.margins.distance import Linearization, linearize
@@ -113,7 +113,7 @@ class Objective:
 
         def of(loss: MarginLoss, rows: Tensor | slice) -> Tensor:
             def penalize(d: Tensor, s: dict[str, Tensor]) -> Tensor:
-                return loss.penalize(Linearization(difference=d, slopes=s))
+                return loss.penalize(Linearization(difference=d, slopes=s), without_scale=scale_free.composed)
 
             values = vmap(penalize)(difference[rows], {name: slope[rows] for name, slope in slopes.items()})
             return values + loss.cross_entropy * entropy[rows] if loss.cross_entropy else values
@@ -132,7 +132,9 @@ class Objective:
                     with streams.of(k):
                         drawn.append(regularizer.draw(y, classifier.shape[1]))
                 classes = torch.cat(drawn)
-            values = regularizer.of(scores, batch.flat(), at=at, classifier=classifier, classes=classes)
+            values = regularizer.of(
+                scores, batch.flat(), at=at, classifier=_own_rows(classifier, len(scores)), classes=classes
+            )
             return values.view(len(stack), -1).mean(dim=1)
         return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
 
@@ -163,6 +165,14 @@ def _alphas(losses: Sequence[Target], samples: int) -> Tensor:
             )
     each = any(table.ndim for table in tables)
     return torch.stack([table.expand(samples) if each else table for table in tables])
+
+
+def _own_rows(matrices: Tensor, samples: int) -> Callable[[Tensor], Tensor]:
+    """Classes `[samples, n]` to rows of each sample's own network, of `matrices` `[networks, classes, features]`."""
+    networks, count, _ = matrices.shape
+    rows = matrices.flatten(0, 1)
+    first = torch.arange(networks, device=rows.device).repeat_interleave(samples // networks) * count
+    return lambda classes: rows[first[:, None] + classes]
 
 
 def _lines(loss: MarginLoss) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from widemargin.population.layers import check_layers, with_own_dropout
 from widemargin.population.linear import by_one_product
 from widemargin.population.norm_layers import by_one_normalisation
 from widemargin.regularizers.classifier import watch_classifier
-from widemargin.regularizers.second_pass import second_pass
+from widemargin.regularizers.second_pass import uncounted
 
 
 class Stack:
@@ -140,7 +140,7 @@ class Stack:
     @contextmanager
     def without_counting(self) -> Iterator[None]:
         """BatchNorm does not count the batches that it sees inside the `with` block in its running statistics."""
-        with second_pass(self.base):
+        with uncounted(self.base):
             yield
 
     def classifier(self, x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -86,34 +87,27 @@ class Jacobian:
         y: Labels,
         *,
         at: At,
-        classifier: Float[Tensor, "outputs features"] | Float[Tensor, "networks outputs features"],
+        classifier: Float[Tensor, "outputs features"] | Callable[[Tensor], Tensor],
         classes: Int[Tensor, " batch"] | None = None,
     ) -> PerExample:
         """The regularizer of every sample, given `scores` from a forward pass inside `places.watch(model, (at,))`.
 
-        `classifier` is the matrix of the last layer, a row a class: `model.output.weight`, say. Where samples of
-        several networks follow each other, equally many of each, it is the matrices of all, in that order.
+        `classifier` is the matrix of the last layer, a row a class, such as `model.output.weight`; or a function from
+        classes `[batch, n]` to the vectors `[batch, n, features]` of each sample, where samples have different ones.
         """
         check_scores_and_labels(scores, y)
         check_finite(scores, "scores")
         if tuple(at) != (self.at,):
             raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={self.at!r}")
         f = scores.reshape(len(scores), -1)
-        if classifier.shape[-2] != f.shape[1]:
-            raise ValueError(f"classifier has {classifier.shape[-2]} rows, but scores have {f.shape[1]} classes")
-        rows = classifier.reshape(-1, classifier.shape[-1])
-        networks = len(rows) // f.shape[1]
-        if len(f) % networks:
-            raise ValueError(
-                f"classifier has {networks} networks, among which {len(f)} samples can't be divided evenly"
-            )
-        # Where the rows of a sample's own network begin.
-        start = torch.arange(networks, device=f.device).repeat_interleave(len(f) // networks) * f.shape[1]
+        if isinstance(classifier, Tensor) and len(classifier) != f.shape[1]:
+            raise ValueError(f"classifier has {len(classifier)} rows, but scores have {f.shape[1]} classes")
+        vectors = classifier.__getitem__ if isinstance(classifier, Tensor) else classifier
         chosen = self._choices(f, y, classes)
-        outputs, v = f.gather(1, chosen), rows[start[:, None] + chosen]
+        outputs, v = f.gather(1, chosen), vectors(chosen)
         if self.form.startswith("pairwise") and not is_binary(scores):
             own = y[:, None].long()
-            outputs, v = f.gather(1, own) - outputs, rows[start[:, None] + own] - v
+            outputs, v = f.gather(1, own) - outputs, vectors(own) - v
         sizes = torch.cat([norms.lp(g.flatten(0, 1), 2.0).view(-1, len(f)) for g in gradients_at(at, outputs)]).T
         if self.normalize:
             sizes = sizes / _one_where_zero(norms.lp(v.flatten(0, 1), 2.0)).view_as(sizes)

@@ -21,9 +21,16 @@ def second_pass(model: nn.Module) -> Iterator[nn.Module]:
     no gradient of a gradient. Convolutions are those of `convolutions`.
     """
     network = unwrap(model)
+    with Twice(), uncounted(network):
+        yield network
+
+
+@contextmanager
+def uncounted(network: nn.Module) -> Iterator[None]:
+    """Leave the running statistics of BatchNorm layers unchanged inside the `with` block."""
     tracking = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
-    with Twice(), ExitStack() as stack:
+    with ExitStack() as stack:
         for module in tracking:
             stack.callback(setattr, module, "track_running_stats", True)
             module.track_running_stats = False
-        yield network
+        yield
