@@ -1,4 +1,4 @@
-"""Every result of the four papers, by its id, and the module that declares it. To add one: a file and a line here."""
+"""Results of the four papers by id, with the modules that declare them. To add one: a file and a line here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDS: tuple[str, ...] = (
 )
 """elsayed, odn, sokolic, farhang: 40 in all."""
 
-# A module that declares several studies has them in its STUDIES, by id.
+# Every module has its studies as attributes named by their ids.
 MODULES: dict[str, str] = {
     "E1": "elsayed.toy_boundary",
     "E2": "elsayed.mnist_accuracy",
@@ -69,8 +69,8 @@ def study(id: str) -> Study:
         raise ValueError(f"id is {id!r}, which is no study: {hint}Expected E1..E18, O1..O8, S1..S5 or F1..F9")
     if name not in MODULES:
         raise ValueError(f"study {name} is not declared yet")
-    studies: dict[str, Study] = importlib.import_module(f"widemargin.studies.{MODULES[name]}").STUDIES
-    return studies[name]
+    declared: Study = getattr(importlib.import_module(f"widemargin.studies.{MODULES[name]}"), name)
+    return declared
 
 
 def declared() -> list[Study]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from widemargin.studies.effects import Effect, Order
 from widemargin.studies.figure import Figure
@@ -118,6 +118,30 @@ class Scale:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected an integer >= 1")
 
 
+class _Columns(TypedDict, total=False):
+    minutes: Sequence[float | int]
+    settings: Sequence[Settings]
+    of_arms: Sequence[Mapping[str, Settings]]
+    of_values: Sequence[Mapping[str, Mapping[Any, Settings]]]
+    seeds: Sequence[int]
+    cells: Sequence[int]
+    search_seeds: Sequence[int]
+    search_at: Sequence[Condition | None]
+    only: Sequence[Mapping[str, tuple[Any, ...]]]
+    arms: Sequence[tuple[str, ...] | None]
+    note: Sequence[str]
+
+
+def scales(**columns: Unpack[_Columns]) -> dict[ScaleName, Scale]:
+    """The four scales as a table: every argument of `Scale` has a value for smoke, quick, budget and paper.
+
+    Missing values at the end of a column are the defaults of `Scale`.
+    """
+    given: Mapping[str, Any] = columns
+    rows = [{key: values[i] for key, values in given.items() if i < len(values)} for i in range(len(SCALES))]
+    return {name: Scale(**row) for name, row in zip(SCALES, rows)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """One result of a paper, and how it is read off our rows.
@@ -171,7 +195,8 @@ class Study:
         task: the name of a module of `studies.tasks`.
         settings: what all arms share.
         axes: axis → the setting that it sets, or a mapping value → settings: `{"flips": "data.flips"}`.
-        conditions: the values of the axes; `grid(flips=(0.0, 0.2))` makes them. `({},)`: there is but one.
+        conditions: the values of the axes; `grid(flips=(0.0, 0.2))` makes them. By default all values of the
+            axes that are mappings.
         choose_by: the metric of the search rows by which a cell is chosen.
         smallest: choose the smallest one, not the largest.
         deviations: where we do not follow the paper's protocol, a sentence each.
@@ -181,13 +206,13 @@ class Study:
     source: str
     title: str
     question: str
-    task: str
     arms: tuple[Arm, ...]
     claims: tuple[Claim, ...]
     scales: Mapping[ScaleName, Scale]
+    task: str = "classify"
     settings: Settings = field(default_factory=dict)
     axes: Mapping[str, str | Mapping[Any, Settings]] = field(default_factory=dict)
-    conditions: Sequence[Condition] = ({},)
+    conditions: Sequence[Condition] = ()
     figures: tuple[Figure, ...] = ()
     deviations: tuple[str, ...] = ()
     choose_by: str = "validation"
@@ -195,6 +220,9 @@ class Study:
 
     def __post_init__(self) -> None:
         check_plain(f"settings of {self.id}", self.settings)
+        if not self.conditions:
+            values = {axis: tuple(target) for axis, target in self.axes.items() if not isinstance(target, str)}
+            object.__setattr__(self, "conditions", grid(**values))
         names = [arm.name for arm in self.arms]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.id} has two arms of one name: {', '.join(names)}")

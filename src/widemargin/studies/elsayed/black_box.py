@@ -105,4 +105,3 @@ E8 = declare(
     ),
     deviations=("The paper does not give α: here it is ε/10, in 10 steps; orders are asked for at ε = 0.1 and 0.2.",),
 )
-STUDIES = {"E7": E7, "E8": E8}

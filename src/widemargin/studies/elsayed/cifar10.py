@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from widemargin.studies import schema
 from widemargin.studies.elsayed.mnist import NORMS
 from widemargin.studies.schema import Arm, Scale, ScaleName
 from widemargin.studies.settings import Settings, overlay
@@ -113,46 +114,28 @@ def scales(
         return overlay(lower, {"measure": asked[scale]} if scale in asked else {})
 
     quick = overlay(SMALL, {"data.samples": 600, "data.validation": 100, "network.base": 8, "steps": 60, "batch": 50})
-    return {
-        "smoke": Scale(
-            minutes=0.1,
-            settings=settings("smoke", overlay(SMALL, small or {})),
-            of_arms=cut_margins,
-            of_values=values.get("smoke", {}),
-            seeds=1,
-            only=kept.get("smoke", {}),
-            note="synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
+    return schema.scales(
+        minutes=(0.1, 10, 60 * hours, 60_000),
+        settings=(
+            settings("smoke", overlay(SMALL, small or {})),
+            settings("quick", quick),
+            settings("budget", CUT),
+            settings("paper", {}),
         ),
-        "quick": Scale(
-            minutes=10,
-            settings=settings("quick", quick),
-            of_arms=cut_margins,
-            of_values=values.get("quick", {}),
-            seeds=1,
-            only=kept.get("quick", {}),
-            search_at=search_at,
-            note="synthetic images, which say nothing of the claims: no CIFAR-10 is embedded; two cores",
-        ),
-        "budget": Scale(
-            minutes=60 * hours,
-            settings=settings("budget", CUT),
-            of_arms=cut_margins,
-            seeds=2,
-            cells=2,
-            only=kept.get("budget", {}),
-            search_at=search_at,
-            note="cut in this order: margins against one other class instead of 9, WRN-16-4, 3,000 steps instead of "
+        of_arms=(cut_margins, cut_margins, cut_margins),
+        of_values=(values.get("smoke", {}), values.get("quick", {})),
+        seeds=(1, 1, 2),
+        cells=(1, 1, 2, 6),
+        search_at=(None, search_at, search_at),
+        only=(kept.get("smoke", {}), kept.get("quick", {}), kept.get("budget", {}), kept.get("paper", {})),
+        note=(
+            "synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
+            "synthetic images, which say nothing of the claims: no CIFAR-10 is embedded; two cores",
+            "cut in this order: margins against one other class instead of 9, WRN-16-4, 3,000 steps instead of "
             "50,000, 2 search cells instead of 6, at one condition, 2 seeds; one H200",
+            "nothing is cut; GPU-weeks",
         ),
-        "paper": Scale(
-            minutes=60_000,
-            settings=settings("paper", {}),
-            seeds=3,
-            cells=6,
-            only=kept.get("paper", {}),
-            note="nothing is cut; GPU-weeks",
-        ),
-    }
+    )
 
 
 DEVIATIONS = (

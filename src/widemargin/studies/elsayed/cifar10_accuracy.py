@@ -12,7 +12,6 @@ E10 = Study(
     source="elsayed, §4.3",
     title="CIFAR-10, all of it",
     question="Do margin losses cost accuracy where data are plenty and clean?",
-    task="classify",
     arms=cifar10.FIVE,
     settings={**cifar10.SETTINGS, "keep": True},
     claims=tuple(value(arm, arm, 90.0) for arm in ("cross-entropy", "hinge", *cifar10.MARGINS)),
@@ -20,4 +19,3 @@ E10 = Study(
     scales=cifar10.scales(),
     deviations=cifar10.DEVIATIONS,
 )
-STUDIES = {"E10": E10}

@@ -21,7 +21,6 @@ E13 = Study(
     source="elsayed, Fig. 10",
     title="FGSM on CIFAR-10, white- and black-box",
     question="Do margins at training samples protect test samples from one large step?",
-    task="classify",
     arms=cifar10.FIVE,
     settings={**cifar10.SETTINGS, "keep": True},
     claims=(
@@ -61,4 +60,3 @@ E13 = Study(
         *cifar10.DEVIATIONS,
     ),
 )
-STUDIES = {"E13": E13}

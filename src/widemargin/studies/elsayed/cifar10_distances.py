@@ -102,4 +102,3 @@ E15 = Study(
         *cifar10.DEVIATIONS,
     ),
 )
-STUDIES = {"E15": E15}

@@ -14,7 +14,6 @@ E11 = Study(
     source="elsayed, Fig. 8",
     title="Flipped training labels, CIFAR-10",
     question="Does a margin at several layers help where a share of the training labels is wrong?",
-    task="classify",
     arms=cifar10.FIVE,
     settings=cifar10.SETTINGS,
     axes={"flips": "data.flips"},
@@ -49,4 +48,3 @@ E11 = Study(
         *cifar10.DEVIATIONS,
     ),
 )
-STUDIES = {"E11": E11}

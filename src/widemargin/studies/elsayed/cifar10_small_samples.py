@@ -12,7 +12,6 @@ E12 = Study(
     source="elsayed, Fig. 9",
     title="Few training samples, CIFAR-10",
     question="Do margins help where there are few samples?",
-    task="classify",
     arms=cifar10.FIVE,
     settings=cifar10.SETTINGS,
     axes={"fraction": "data.fraction"},
@@ -57,4 +56,3 @@ E12 = Study(
     ),
     deviations=("The shares other than 5 % and 1 % are ours: the paper's text names no others.", *cifar10.DEVIATIONS),
 )
-STUDIES = {"E12": E12}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Scale, Study, grid
+from widemargin.studies.schema import Arm, Study, grid, scales
 
 P: tuple[float | str, ...] = (1.0, 1.25, 1.5, 2.0, 3.0, 10.0, "inf")
 
@@ -39,14 +39,16 @@ E18 = Study(
             "digits",
         ),
     ),
-    scales={
-        "smoke": Scale(minutes=0.02, seeds=1, settings={"inputs": 4, "classes": 3, "samples": 2}, note="4 inputs"),
-        "quick": Scale(
-            minutes=0.2, seeds=2, settings={"inputs": 6, "samples": 5}, note="6 inputs, 5 samples; one core"
+    scales=scales(
+        minutes=(0.02, 0.2, 1, 2),
+        settings=({"inputs": 4, "classes": 3, "samples": 2}, {"inputs": 6, "samples": 5}, {"samples": 5}),
+        seeds=(1, 2),
+        note=(
+            "4 inputs",
+            "6 inputs, 5 samples; one core",
+            "5 samples; one core",
+            "nothing is cut: 12 inputs, 5 classes, 10 samples; one core",
         ),
-        "budget": Scale(minutes=1, seeds=3, settings={"samples": 5}, note="5 samples; one core"),
-        "paper": Scale(minutes=2, seeds=3, note="nothing is cut: 12 inputs, 5 classes, 10 samples; one core"),
-    },
+    ),
     deviations=("The paper proves it and measures nothing: the networks and samples are random, in double precision.",),
 )
-STUDIES = {"E18": E18}

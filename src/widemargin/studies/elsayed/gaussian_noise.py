@@ -27,4 +27,3 @@ E9 = declare(
         "for at 0.2 to 0.5.",
     ),
 )
-STUDIES = {"E9": E9}

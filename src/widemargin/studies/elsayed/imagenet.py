@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.elsayed.trained_on_all import FROM_CROSS_ENTROPY, over_epsilon
-from widemargin.studies.schema import Arm, Scale, Study
+from widemargin.studies.schema import Arm, Study, scales
 from widemargin.studies.settings import Settings
 
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
@@ -78,10 +78,10 @@ E14 = Study(
         over_epsilon("Accuracy under white-box IFGSM (elsayed, Fig. 11)", ITERATED),
         over_epsilon("Accuracy under FGSM from the cross-entropy model (elsayed, Fig. 11)", BLACK),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.5,
-            settings={
+    scales=scales(
+        minutes=(0.5, 15, 1500, 100_000),
+        settings=(
+            {
                 "data": {"name": "synthetic", "shape": [3, 299, 299], "samples": 4},
                 "network": {"classes": 10},
                 "epochs": 1,
@@ -89,29 +89,23 @@ E14 = Study(
                 "attacks": _attacks((0.05, 0.1)),
                 "count": 2,
             },
-            seeds=1,
-            note="4 synthetic images of 3 × 299 × 299, one step",
-        ),
-        "quick": Scale(
-            minutes=15,
-            settings={
+            {
                 "data": {"name": "synthetic", "shape": [3, 299, 299], "samples": 40},
                 "network": {"classes": 10},
                 "epochs": 2,
                 "batch": 8,
                 "count": 8,
             },
-            seeds=1,
-            note="synthetic images, which say nothing of the claims: no ImageNet is embedded; two cores",
+            {"epochs": 5, "count": 5000},
         ),
-        "budget": Scale(
-            minutes=1500,
-            settings={"epochs": 5, "count": 5000},
-            seeds=1,
-            note="5 epochs instead of 100, then 5,000 of the 50,000 test images, then seeds; one H200",
+        seeds=(1, 1, 1),
+        note=(
+            "4 synthetic images of 3 × 299 × 299, one step",
+            "synthetic images, which say nothing of the claims: no ImageNet is embedded; two cores",
+            "5 epochs instead of 100, then 5,000 of the 50,000 test images, then seeds; one H200",
+            "nothing is cut; GPU-months",
         ),
-        "paper": Scale(minutes=100_000, seeds=3, note="nothing is cut; GPU-months"),
-    },
+    ),
     deviations=(
         "The paper gives no γ, places, learning rate or length for ImageNet: here γ is 10,000 as on CIFAR-10, at five "
         "places from the input to the output, with the optimizer of Szegedy et al. 2016 for 100 epochs.",
@@ -120,4 +114,3 @@ E14 = Study(
         "ImageNet's validation set is the test set, as in the paper.",
     ),
 )
-STUDIES = {"E14": E14}

@@ -21,4 +21,3 @@ E2 = trained_on_all.declare(
     figures=(accuracy("arm", "Test accuracy on MNIST (elsayed, §4.2)", kind="bars"),),
     deviations=("The paper's margin models have 99.3 to 99.5 % between them: the claims take the middle for each.",),
 )
-STUDIES = {"E2": E2}

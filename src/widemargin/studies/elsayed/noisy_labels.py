@@ -10,7 +10,7 @@ from __future__ import annotations
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.figure import accuracy
-from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.schema import Study, grid, scales
 
 AT_80 = {"flips": 0.8}
 ARMS = mnist.of_logits()
@@ -20,7 +20,6 @@ E3 = Study(
     source="elsayed, Fig. 2 and 12",
     title="Flipped training labels",
     question="Does a margin at all layers help where a share of the training labels is wrong?",
-    task="classify",
     arms=ARMS,
     settings=mnist.SETTINGS,
     axes={"flips": "data.flips"},
@@ -44,44 +43,27 @@ E3 = Study(
             "share of flipped training labels",
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings=mnist.SMALL,
-            of_arms=mnist.one_class(ARMS),
-            seeds=1,
-            only={"flips": (0.0, 0.8)},
-            note="digits of 8 × 8 pixels, a small network, 2 steps, one other class",
-        ),
-        "quick": Scale(
-            minutes=15,
-            settings=mnist.QUICK,
-            of_arms=mnist.one_class(ARMS),
-            seeds=2,
-            cells=2,
-            only={"flips": (0.0, 0.4, 0.8)},
-            search_at={"flips": 0.8},
-            arms=("cross-entropy", *mnist.ALL_LAYER, "ours l_2"),
-            note="2,000 images of mnist-5k; then steps, widths, other classes (1), noise levels, arms; two cores",
-        ),
-        "budget": Scale(
-            minutes=15,
-            settings={"steps": 3000},
-            of_arms=mnist.one_class(ARMS),
-            seeds=3,
-            cells=3,
-            search_seeds=2,
-            only={"flips": (0.0, 0.4, 0.8)},
-            arms=("cross-entropy", *mnist.ALL_LAYER, "ours l_2"),
-            note="cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
+    scales=scales(
+        minutes=(0.1, 15, 15, 12_000),
+        settings=(mnist.SMALL, mnist.QUICK, {"steps": 3000}),
+        of_arms=(mnist.one_class(ARMS), mnist.one_class(ARMS), mnist.one_class(ARMS)),
+        seeds=(1, 2),
+        cells=(1, 2, 3, 16),
+        search_seeds=(1, 1, 2),
+        search_at=(None, {"flips": 0.8}),
+        only=({"flips": (0.0, 0.8)}, {"flips": (0.0, 0.4, 0.8)}, {"flips": (0.0, 0.4, 0.8)}),
+        arms=(None, ("cross-entropy", *mnist.ALL_LAYER, "ours l_2"), ("cross-entropy", *mnist.ALL_LAYER, "ours l_2")),
+        note=(
+            "digits of 8 × 8 pixels, a small network, 2 steps, one other class",
+            "2,000 images of mnist-5k; then steps, widths, other classes (1), noise levels, arms; two cores",
+            "cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
             "input-only arms, 3 search cells instead of 16, each with 2 seeds, 3 noise levels, hinge and two of our "
             "arms; one H200, with the engine workers",
+            "nothing is cut; one GPU",
         ),
-        "paper": Scale(minutes=12_000, seeds=3, cells=16, note="nothing is cut; one GPU"),
-    },
+    ),
     deviations=(
         "Hyperparameters are chosen on 5,000 held-out samples whose labels are not flipped; the paper does not say.",
         *mnist.LOGITS_DEVIATIONS,
     ),
 )
-STUDIES = {"E3": E3}

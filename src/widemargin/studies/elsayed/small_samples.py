@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import gap, order
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.figure import accuracy
-from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.schema import Study, grid, scales
 from widemargin.studies.settings import overlay
 
 FRACTIONS = (0.00125, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
@@ -18,7 +18,6 @@ E4 = Study(
     source="elsayed, Fig. 3 and 13",
     title="Few training samples",
     question="Do margins help where there are few samples, and the more the fewer there are?",
-    task="classify",
     arms=mnist.EIGHT,
     settings=mnist.SETTINGS,
     axes={"fraction": "data.fraction"},
@@ -35,44 +34,37 @@ E4 = Study(
             log_x=True,
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings=overlay(mnist.SMALL, {"data.train": None}),
-            of_arms=mnist.one_class(mnist.EIGHT),
-            of_values={"fraction": {0.00125: {"data.fraction": 0.1}}},
-            seeds=1,
-            only={"fraction": (0.00125, 1.0)},
-            note="digits of 8 × 8 pixels (10 % of them stand for the smallest share), a small network, 2 steps",
+    scales=scales(
+        minutes=(0.1, 15, 15, 18_000),
+        settings=(
+            overlay(mnist.SMALL, {"data.train": None}),
+            overlay(mnist.QUICK, {"data.train": None}),
+            {"steps": 3000},
         ),
-        "quick": Scale(
-            minutes=15,
-            settings=overlay(mnist.QUICK, {"data.train": None}),
-            of_arms=mnist.one_class(mnist.EIGHT),
-            of_values={"fraction": {0.00125: {"data.fraction": 0.02}, 0.1: {"data.fraction": 0.1}}},
-            seeds=2,
-            cells=2,
-            only={"fraction": (0.00125, 0.1)},
-            search_at=SMALLEST,
-            arms=("cross-entropy", *mnist.ALL_LAYER, "ours l_inf"),
-            note="mnist-5k, of whose images 2 % stand for the smallest share; then steps, widths, other classes (1), "
+        of_arms=(mnist.one_class(mnist.EIGHT), mnist.one_class(mnist.EIGHT), mnist.one_class(mnist.EIGHT)),
+        of_values=(
+            {"fraction": {0.00125: {"data.fraction": 0.1}}},
+            {"fraction": {0.00125: {"data.fraction": 0.02}, 0.1: {"data.fraction": 0.1}}},
+        ),
+        seeds=(1, 2, 6),
+        cells=(1, 2, 3, 16),
+        search_at=(None, SMALLEST, {"fraction": 0.01}),
+        only=({"fraction": (0.00125, 1.0)}, {"fraction": (0.00125, 0.1)}, {"fraction": (0.00125, 0.01, 0.1)}),
+        arms=(
+            None,
+            ("cross-entropy", *mnist.ALL_LAYER, "ours l_inf"),
+            ("cross-entropy", *mnist.ALL_LAYER, "ours l_inf"),
+        ),
+        note=(
+            "digits of 8 × 8 pixels (10 % of them stand for the smallest share), a small network, 2 steps",
+            "mnist-5k, of whose images 2 % stand for the smallest share; then steps, widths, other classes (1), "
             "shares, arms; two cores",
-        ),
-        "budget": Scale(
-            minutes=15,
-            settings={"steps": 3000},
-            of_arms=mnist.one_class(mnist.EIGHT),
-            seeds=6,
-            cells=3,
-            only={"fraction": (0.00125, 0.01, 0.1)},
-            search_at={"fraction": 0.01},
-            arms=("cross-entropy", *mnist.ALL_LAYER, "ours l_inf"),
-            note="cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
+            "cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
             "input-only arms, 3 search cells instead of 16, at 1 % only, 3 of 8 shares, hinge and two of our arms; one "
             "H200, with the engine workers",
+            "nothing is cut; one GPU",
         ),
-        "paper": Scale(minutes=18_000, seeds=3, cells=16, note="nothing is cut; one GPU"),
-    },
+    ),
     deviations=(
         "The shares between 0.125 % and 100 % are ours: the paper's text names only the two ends.",
         "The active learning of Gal et al. 2017, which the paper's figure quotes, is not run.",
@@ -80,4 +72,3 @@ E4 = Study(
         *mnist.DEVIATIONS,
     ),
 )
-STUDIES = {"E4": E4}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import value
 from widemargin.studies.elsayed import cifar10
 from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Scale, Study
+from widemargin.studies.schema import Arm, Study, scales
 from widemargin.studies.settings import Settings
 
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "at": cifar10.PLACES}
@@ -55,26 +55,24 @@ E16 = Study(
             y_title="ratio of times",
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.05,
-            settings={**SMALL, "batch": 4, "warm": 1, "repeats": 1, "network.base": 2, "network.groups": 2},
-            seeds=1,
-            note="WRN-10 with 2 channels, 4 images, one pair of steps",
+    scales=scales(
+        minutes=(0.05, 2, 2, 3),
+        settings=(
+            {**SMALL, "batch": 4, "warm": 1, "repeats": 1, "network.base": 2, "network.groups": 2},
+            {**SMALL, "batch": 32, "repeats": 5},
+            {"repeats": 5},
         ),
-        "quick": Scale(
-            minutes=2,
-            settings={**SMALL, "batch": 32, "repeats": 5},
-            seeds=2,
-            note="WRN-10 with 8 channels, 32 images; two cores: no measure of the claim, which is of a GPU",
+        seeds=(1, 2),
+        note=(
+            "WRN-10 with 2 channels, 4 images, one pair of steps",
+            "WRN-10 with 8 channels, 32 images; two cores: no measure of the claim, which is of a GPU",
+            "5 pairs of steps instead of 10; one H200",
+            "nothing is cut; one GPU",
         ),
-        "budget": Scale(minutes=2, settings={"repeats": 5}, seeds=3, note="5 pairs of steps instead of 10; one H200"),
-        "paper": Scale(minutes=3, seeds=3, note="nothing is cut; one GPU"),
-    },
+    ),
     deviations=(
         "The paper measured on a P100, and whole trainings; here steps on data that are on the device already, one of "
         "each loss in turn, both with SGD.",
         "The paper's number is of all 9 classes; the strongest class alone is beside it.",
     ),
 )
-STUDIES = {"E16": E16}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Scale, Study, grid
+from widemargin.studies.schema import Arm, Study, scales
 from widemargin.studies.settings import Settings
 
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "classes": 1}
@@ -30,7 +30,6 @@ E17 = Study(
         Arm(name="ours l_2", settings={"loss": {**LOSS, "stabilize": "scale-free"}, "lr": 3.0}, ours=True),
     ),
     axes={"data": DATA},
-    conditions=grid(data=tuple(DATA)),
     settings={"steps": 1000, "close": 0.006},
     claims=tuple(
         value(f"{text}, {data}", "margin l_2", 1.0, metric=metric, where={"data": data}, relative=True, tolerance=0.01)
@@ -47,14 +46,17 @@ E17 = Study(
         ),
         bars("data", "cosine", "Cosine of the angle between the two normals"),
     ),
-    scales={
-        "smoke": Scale(minutes=0.02, settings={"steps": 2, "close": 0.9}, seeds=1, note="2 steps for each γ"),
-        "quick": Scale(
-            minutes=1, settings={"steps": 200, "close": 0.02}, seeds=1, note="200 steps for each γ; one core"
+    scales=scales(
+        minutes=(0.02, 1, 3, 10),
+        settings=({"steps": 2, "close": 0.9}, {"steps": 200, "close": 0.02}, {"steps": 400, "close": 0.01}),
+        seeds=(1, 1),
+        note=(
+            "2 steps for each γ",
+            "200 steps for each γ; one core",
+            "400 steps for each γ; one core",
+            "nothing is cut; one core",
         ),
-        "budget": Scale(minutes=3, settings={"steps": 400, "close": 0.01}, note="400 steps for each γ; one core"),
-        "paper": Scale(minutes=10, note="nothing is cut; one core"),
-    },
+    ),
     deviations=(
         "The paper shows it and measures nothing: here γ is raised to the largest value at which the loss can be "
         "driven to zero, by gradient descent on all samples, and the separator is compared with scikit-learn's SVC.",
@@ -63,4 +65,3 @@ E17 = Study(
         "denominators, as in §4.1, the loss also inflates the scores, which makes its steps ever shorter.",
     ),
 )
-STUDIES = {"E17": E17}

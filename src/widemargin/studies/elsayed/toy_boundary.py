@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import accuracy, scatter
-from widemargin.studies.schema import Arm, Scale, Study
+from widemargin.studies.schema import Arm, Study, scales
 from widemargin.studies.settings import Settings
 
 PLACES = ("input", "relu1", "relu2", "relu3")
@@ -54,7 +54,6 @@ E1 = Study(
     source="elsayed, Fig. 1b",
     title="Two boundaries",
     question="Of two networks that are right on all training samples, is the one trained for margins better on others?",
-    task="classify",
     arms=ARMS,
     settings={
         "data": {"name": "toy", "validation": 200, "train": 20, "balanced": True},
@@ -81,32 +80,19 @@ E1 = Study(
         ),
         accuracy("arm", "Test accuracy", kind="bars"),
     ),
-    scales={
-        "smoke": Scale(minutes=0.1, settings={"steps": 3, "network": {"width": 4}}, seeds=1, note="3 steps, width 4"),
-        "quick": Scale(
-            minutes=3,
-            settings={"steps": 1000},
-            seeds=5,
-            cells=2,
-            search_seeds=2,
-            note="1,000 steps, then seeds; 2 cores",
+    scales=scales(
+        minutes=(0.1, 3, 8, 25),
+        settings=({"steps": 3, "network": {"width": 4}}, {"steps": 1000}, {"steps": 3000}),
+        seeds=(1, 5, 10, 10),
+        cells=(1, 2, 3, 3),
+        search_seeds=(1, 2, 3, 3),
+        note=(
+            "3 steps, width 4",
+            "1,000 steps, then seeds; 2 cores",
+            "3,000 steps instead of 10,000; two cores, with the engine population",
+            "nothing is cut: 10,000 steps; two cores, with the engine population",
         ),
-        "budget": Scale(
-            minutes=8,
-            settings={"steps": 3000},
-            seeds=10,
-            cells=3,
-            search_seeds=3,
-            note="3,000 steps instead of 10,000; two cores, with the engine population",
-        ),
-        "paper": Scale(
-            minutes=25,
-            seeds=10,
-            cells=3,
-            search_seeds=3,
-            note="nothing is cut: 10,000 steps; two cores, with the engine population",
-        ),
-    },
+    ),
     deviations=(
         "The paper says nothing of its toy data: here two half-moons, 20 samples to train on, others for every seed.",
         "The paper gives no settings for this figure: here three hidden layers of 32 units, Adam on all samples at "
@@ -118,4 +104,3 @@ E1 = Study(
         "Hyperparameters are chosen on 200 samples that are not trained on, 3 cells for each loss.",
     ),
 )
-STUDIES = {"E1": E1}

@@ -8,7 +8,7 @@ from typing import Any
 from widemargin.studies.claims import order
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.figure import Figure, accuracy
-from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study
+from widemargin.studies.schema import Arm, Claim, ScaleName, Study, scales
 from widemargin.studies.settings import Settings, overlay
 
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -55,51 +55,35 @@ def declare(
         source=source,
         title=title,
         question=question,
-        task="classify",
         arms=arms,
         settings={**mnist.SETTINGS, "keep": True},
         claims=claims,
         figures=figures,
-        scales={
-            "smoke": Scale(
-                minutes=0.1,
-                settings=cut("smoke", mnist.SMALL),
-                of_arms=of_arms("smoke"),
-                seeds=1,
-                arms=tuple(name for name in names if name in (*told, "ours l_2")),
-                note="digits of 8 × 8 pixels, a small network, 2 steps, one other class, the arms of the claims",
+        scales=scales(
+            minutes=(0.1, 5, 5, 6000),
+            settings=(
+                cut("smoke", mnist.SMALL),
+                cut("quick", mnist.QUICK),
+                cut("budget", {"steps": 4000}),
+                cut("paper", {}),
             ),
-            "quick": Scale(
-                minutes=5,
-                settings=cut("quick", mnist.QUICK),
-                of_arms=of_arms("quick"),
-                seeds=2,
-                cells=2,
-                arms=tuple(
-                    n for n in names if n not in ("hinge", "margin l_1, input", "margin l_2, input", "ours l_1")
-                ),
-                note="2,000 images of mnist-5k, smaller networks, 400 steps, one other class, 500 test images; 2 cores",
+            of_arms=(of_arms("smoke"), of_arms("quick"), of_arms("budget"), of_arms("paper")),
+            seeds=(1, 2, 2),
+            cells=(1, 2, 3, 16),
+            arms=(
+                tuple(name for name in names if name in (*told, "ours l_2")),
+                tuple(n for n in names if n not in ("hinge", "margin l_1, input", "margin l_2, input", "ours l_1")),
+                tuple(n for n in names if n not in ("margin l_1, input", "margin l_2, input", "ours l_1")),
             ),
-            "budget": Scale(
-                minutes=5,
-                settings=cut("budget", {"steps": 4000}),
-                of_arms=of_arms("budget"),
-                seeds=2,
-                cells=3,
-                arms=tuple(n for n in names if n not in ("margin l_1, input", "margin l_2, input", "ours l_1")),
-                note="cut in this order: margins against one other class instead of 9, 4,000 steps instead of 50,000, "
+            note=(
+                "digits of 8 × 8 pixels, a small network, 2 steps, one other class, the arms of the claims",
+                "2,000 images of mnist-5k, smaller networks, 400 steps, one other class, 500 test images; 2 cores",
+                "cut in this order: margins against one other class instead of 9, 4,000 steps instead of 50,000, "
                 "two input-only arms and one of ours, 3 search cells instead of 16, 2 seeds, attacks on the first "
                 "2,000 test images; one H200, with the engine population; E2 and E5 to E9 train once together",
+                "nothing is cut; one GPU",
             ),
-            "paper": Scale(
-                minutes=6000,
-                settings=cut("paper", {}),
-                of_arms=of_arms("paper"),
-                seeds=3,
-                cells=16,
-                note="nothing is cut; one GPU",
-            ),
-        },
+        ),
         deviations=(*mnist.DEVIATIONS, *deviations),
     )
 

@@ -62,4 +62,3 @@ E6 = declare(
     figures=(over_epsilon("Test accuracy under white-box IFGSM (elsayed, Fig. 5)", "ifgsm"),),
     deviations=("The paper does not give α: here it is ε/10, in 10 steps; orders are asked for at ε = 0.1 and 0.2.",),
 )
-STUDIES = {"E5": E5, "E6": E6}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import gap, value
 from widemargin.studies.farhang.points import EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import accuracy, scatter
-from widemargin.studies.schema import Arm, Scale, Study, grid
+from widemargin.studies.schema import Arm, Study, grid, scales
 
 CONTROL, ATTACKED = "control", "attack set"
 ALPHAS = (0.1, 0.2512, 0.631, 1.585, 3.981, 10.0)
@@ -58,33 +58,24 @@ F3 = Study(
             where={"curve": "margins", "alpha": 1.585},
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings={**SMALL, "data.train": 100, "network.width": 16, "steps": 20},
-            of_arms={ATTACKED: {"data.attack": 20}},
-            seeds=2,
-            only={"alpha": (0.631, 1.585)},
-            note="100 digits and 20 more, width 16, 20 steps, two margins; one core",
+    scales=scales(
+        minutes=(0.1, 6, 6, 120),
+        settings=(
+            {**SMALL, "data.train": 100, "network.width": 16, "steps": 20},
+            {**EMBEDDED, "data.train": 200, "network.width": 256, "steps": 1500, "schedule.factor": 0.998},
+            {"steps": 30_000, "schedule.factor": 0.9999, "matmul": "high"},
         ),
-        "quick": Scale(
-            minutes=6,
-            settings={**EMBEDDED, "data.train": 200, "network.width": 256, "steps": 1500, "schedule.factor": 0.998},
-            of_arms={ATTACKED: {"data.attack": 400}},
-            seeds=2,
-            only={"alpha": (0.631, 1.585)},
-            note="200 points of mnist-5k and 400 more, then width 256, 1,500 steps, two margins; one core",
-        ),
-        "budget": Scale(
-            minutes=6,
-            settings={"steps": 30_000, "schedule.factor": 0.9999, "matmul": "high"},
-            seeds=2,
-            only={"alpha": (0.1, 0.631, 1.585, 10.0)},
-            note="matrix products as TF32, then steps cut to 30,000 with a decay to match, then margins to four of "
+        of_arms=({ATTACKED: {"data.attack": 20}}, {ATTACKED: {"data.attack": 400}}),
+        seeds=(2, 2, 2),
+        only=({"alpha": (0.631, 1.585)}, {"alpha": (0.631, 1.585)}, {"alpha": (0.1, 0.631, 1.585, 10.0)}),
+        note=(
+            "100 digits and 20 more, width 16, 20 steps, two margins; one core",
+            "200 points of mnist-5k and 400 more, then width 256, 1,500 steps, two margins; one core",
+            "matrix products as TF32, then steps cut to 30,000 with a decay to match, then margins to four of "
             "six; one GPU",
+            "as the paper; one GPU",
         ),
-        "paper": Scale(minutes=120, seeds=3, note="as the paper; one GPU"),
-    },
+    ),
     deviations=(
         SPHERE,
         MARGIN,
@@ -94,4 +85,3 @@ F3 = Study(
         "Figure 3's accuracies are compared with the means at the two middle margins; the paper does not give its α.",
     ),
 )
-STUDIES = {"F3": F3}

@@ -12,7 +12,7 @@ from widemargin.studies.effects import Gap
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.schema import Arm, Claim, Study, scales
 from widemargin.studies.settings import Settings
 
 SCALE, MARGIN, RECIPE, RANDOM = (
@@ -193,34 +193,29 @@ F7 = Study(
             log_x=True,
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings={**SMALL, "data.train": 100, "network.width": 32, "steps": 30, "schedule.factor": 0.97},
-            seeds=2,
-            only={"sigma": (*FEW_SIGMAS[-2:], ONE), "alpha": (FEW_ALPHAS[0], FEW_ALPHAS[3], ONE)},
-            note="100 digits of 8 × 8 pixels, width 32, 30 steps, three values each; one core",
+    scales=scales(
+        minutes=(0.1, 15, 20, 600),
+        settings=(
+            {**SMALL, "data.train": 100, "network.width": 32, "steps": 30, "schedule.factor": 0.97},
+            {**EMBEDDED, "data.train": 200, "network.width": 256, "steps": 1000, "schedule.factor": 0.997},
+            {"steps": 3000, "schedule.factor": 0.999},
         ),
-        "quick": Scale(
-            minutes=15,
-            settings={**EMBEDDED, "data.train": 200, "network.width": 256, "steps": 1000, "schedule.factor": 0.997},
-            of_arms={arm: {**_LONG, "steps": 2000} for arm in (SCALE, MARGIN)},
-            seeds=2,
-            only={"sigma": (*FEW_SIGMAS, ONE), "alpha": (*FEW_ALPHAS, ONE)},
-            note="200 points of mnist-5k, then width 256, 1,000 steps (descent: 2,000 with a momentum of 0.9), a "
+        of_arms=({}, {arm: {**_LONG, "steps": 2000} for arm in (SCALE, MARGIN)}, {SCALE: _LONG, MARGIN: _LONG}),
+        seeds=(2, 2, 2),
+        only=(
+            {"sigma": (*FEW_SIGMAS[-2:], ONE), "alpha": (FEW_ALPHAS[0], FEW_ALPHAS[3], ONE)},
+            {"sigma": (*FEW_SIGMAS, ONE), "alpha": (*FEW_ALPHAS, ONE)},
+            {"sigma": (*SIGMAS[6::2], ONE), "alpha": (*ALPHAS[4::2], ONE)},
+        ),
+        note=(
+            "100 digits of 8 × 8 pixels, width 32, 30 steps, three values each; one core",
+            "200 points of mnist-5k, then width 256, 1,000 steps (descent: 2,000 with a momentum of 0.9), a "
             "quarter of the values; two cores",
-        ),
-        "budget": Scale(
-            minutes=20,
-            settings={"steps": 3000, "schedule.factor": 0.999},
-            of_arms={SCALE: _LONG, MARGIN: _LONG},
-            seeds=2,
-            only={"sigma": (*SIGMAS[6::2], ONE), "alpha": (*ALPHAS[4::2], ONE)},
-            note="Nero's steps cut to 3,000 with a decay to match; descent's to 5,000 with a momentum of 0.9, which do "
+            "Nero's steps cut to 3,000 with a decay to match; descent's to 5,000 with a momentum of 0.9, which do "
             "the work of 50,000 without; then half of the values; one GPU",
+            "as the paper, with 50,000 steps; one GPU",
         ),
-        "paper": Scale(minutes=600, seeds=3, note="as the paper, with 50,000 steps; one GPU"),
-    },
+    ),
     deviations=(
         SPHERE,
         "The paper trains for 50,000 to 250,000 steps, with decays of 0.9998 to 0.999998; here all take as many.",
@@ -233,4 +228,3 @@ F7 = Study(
         "The paper gives its curves as pictures only: of the rise of test accuracy its sign is judged.",
     ),
 )
-STUDIES = {"F7": F7}

@@ -9,7 +9,7 @@ from widemargin.studies.farhang.controlled_margins import spearman
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Arm, Scale, Study, grid
+from widemargin.studies.schema import Arm, Study, grid, scales
 from widemargin.studies.settings import Settings
 
 SIZES = (1, 2, 4, 8, 16)
@@ -132,10 +132,10 @@ F8 = Study(
     conditions=grid(alpha=ALPHAS),
     claims=CLAIMS,
     figures=_figures("networks"),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings={
+    scales=scales(
+        minutes=(0.1, 10, 10, 60),
+        settings=(
+            {
                 **SMALL,
                 "data.train": 40,
                 "network.width": 16,
@@ -145,13 +145,7 @@ F8 = Study(
                 "members": 4,
                 "sizes": (1, 4),
             },
-            seeds=2,
-            only={"alpha": (0.01, 0.1, 1.0)},
-            note="40 digits of 8 × 8 pixels, width 16, depth 3, 15 steps, 4 networks, three margins; one core",
-        ),
-        "quick": Scale(
-            minutes=10,
-            settings={
+            {
                 **EMBEDDED,
                 "data.train": 200,
                 "network.width": 128,
@@ -161,18 +155,17 @@ F8 = Study(
                 "members": 8,
                 "sizes": (1, 2, 4, 8),
             },
-            seeds=2,
-            only={"alpha": (0.001, 0.01, 0.1, 1.0, 10.0)},
-            note="200 points of mnist-5k, then width 128, depth 3, 300 steps, 8 networks, five margins; two cores",
+            {"network.width": 1024},
         ),
-        "budget": Scale(
-            minutes=10,
-            settings={"network.width": 1024},
-            seeds=1,
-            note="width cut to 1024, one seed; everything else as the paper; one GPU",
+        seeds=(2, 2, 1),
+        only=({"alpha": (0.01, 0.1, 1.0)}, {"alpha": (0.001, 0.01, 0.1, 1.0, 10.0)}),
+        note=(
+            "40 digits of 8 × 8 pixels, width 16, depth 3, 15 steps, 4 networks, three margins; one core",
+            "200 points of mnist-5k, then width 128, depth 3, 300 steps, 8 networks, five margins; two cores",
+            "width cut to 1024, one seed; everything else as the paper; one GPU",
+            "as the paper; one GPU",
         ),
-        "paper": Scale(minutes=60, seeds=3, note="as the paper; one GPU"),
-    },
+    ),
     deviations=(
         SPHERE,
         "Groups of m of the 16 networks are averaged in order, and the accuracies of the groups averaged.",
@@ -189,21 +182,20 @@ F9 = Study(
     settings={"data": _PARITY, "depth": 5, "margins": ALPHAS, "sizes": SIZES},
     claims=CLAIMS,
     figures=_figures("draws"),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings={"data.name": "digits", "data.test": 200, "data.train": 60, "margins": (0.01, 0.1, 1.0)},
-            seeds=2,
-            note="60 digits of 8 × 8 pixels, three margins; one core",
+    scales=scales(
+        minutes=(0.1, 1, 2, 2),
+        settings=({"data.name": "digits", "data.test": 200, "data.train": 60, "margins": (0.01, 0.1, 1.0)}, EMBEDDED),
+        seeds=(2,),
+        note=(
+            "60 digits of 8 × 8 pixels, three margins; one core",
+            "mnist-5k in place of MNIST; one core",
+            "as the paper; one core",
+            "as the paper; one core",
         ),
-        "quick": Scale(minutes=1, settings=EMBEDDED, seeds=3, note="mnist-5k in place of MNIST; one core"),
-        "budget": Scale(minutes=2, seeds=3, note="as the paper; one core"),
-        "paper": Scale(minutes=2, seeds=3, note="as the paper; one core"),
-    },
+    ),
     deviations=(
         SPHERE,
         "Accuracies are expectations over draws, in closed form, in place of single draws.",
         "The paper gives its curves as pictures only: of the gain of averaging its sign is judged.",
     ),
 )
-STUDIES = {"F8": F8, "F9": F9}

@@ -9,7 +9,7 @@ from widemargin.studies.claims import custom, value
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE
 from widemargin.studies.figure import Figure, bars
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Arm, Scale, ScaleName, Study, grid
+from widemargin.studies.schema import Arm, Scale, ScaleName, Study, grid, scales
 from widemargin.studies.settings import Settings
 
 TWINS, WHOLE = "twins", "the whole task"
@@ -94,32 +94,23 @@ def _scales(
     small: Settings, quick: Settings, budget: Settings, paper: Mapping[str, tuple[int, ...]]
 ) -> dict[ScaleName, Scale]:
     whole = {"whole.epochs": 1, "whole.batch": 64}
-    return {
-        "smoke": Scale(
-            minutes=0.1,
-            settings={**small["settings"], "pairs": 3, "steps": 20, "until": 1e-3, "data.train": 3},
-            of_arms={WHOLE: whole},
-            seeds=1,
-            only=small["only"],
-            note=f"{small['note']}, 3 points, 3 pairs, 20 steps; one core",
+    return scales(
+        minutes=(0.1, 10, 20, 6000),
+        settings=(
+            {**small["settings"], "pairs": 3, "steps": 20, "until": 1e-3, "data.train": 3},
+            {**quick["settings"], "pairs": 40, "steps": 3000},
+            {"pairs": budget["pairs"], "steps": 6000},
         ),
-        "quick": Scale(
-            minutes=10,
-            settings={**quick["settings"], "pairs": 40, "steps": 3000},
-            of_arms={WHOLE: {"whole.epochs": 10, "whole.batch": 256}},
-            seeds=1,
-            only=quick["only"],
-            note=f"{quick['note']}, 40 pairs, 3,000 steps, 10 epochs of the whole task; two cores",
+        of_arms=({WHOLE: whole}, {WHOLE: {"whole.epochs": 10, "whole.batch": 256}}),
+        seeds=(1, 1, 1),
+        only=(small["only"], quick["only"], budget["only"], paper),
+        note=(
+            f"{small['note']}, 3 points, 3 pairs, 20 steps; one core",
+            f"{quick['note']}, 40 pairs, 3,000 steps, 10 epochs of the whole task; two cores",
+            f"pairs cut to {budget['pairs']}, then widths, then steps to 6,000 and seeds to 1; one GPU",
+            "as the paper; one GPU, some pairs at a time",
         ),
-        "budget": Scale(
-            minutes=20,
-            settings={"pairs": budget["pairs"], "steps": 6000},
-            seeds=1,
-            only=budget["only"],
-            note=f"pairs cut to {budget['pairs']}, then widths, then steps to 6,000 and seeds to 1; one GPU",
-        ),
-        "paper": Scale(minutes=6000, seeds=3, only=paper, note="as the paper; one GPU, some pairs at a time"),
-    }
+    )
 
 
 _MNIST_SCALES = _scales(
@@ -243,4 +234,3 @@ F5 = Study(
         *_SHARED["deviations"][1:],
     ),
 )
-STUDIES = {"F4": F4, "F5": F5, "F6": F6}

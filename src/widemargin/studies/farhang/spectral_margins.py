@@ -6,7 +6,7 @@ from widemargin.studies.claims import value
 from widemargin.studies.effects import Effect, Order
 from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, scatter
-from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study
+from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study, scales
 from widemargin.studies.settings import Settings
 
 TRUE, RANDOM = "true labels", "random labels"
@@ -58,29 +58,22 @@ def _figure(number: int) -> Figure:
     )
 
 
-_SCALES: dict[ScaleName, Scale] = {
-    "smoke": Scale(
-        minutes=0.1,
-        settings={**SMALL, "data.train": 100, "network.width": 16, "network.depth": 3, "steps": 20},
-        seeds=2,
-        note="100 digits of 8 × 8 pixels, width 16, depth 3, 20 steps; one core",
+_SCALES: dict[ScaleName, Scale] = scales(
+    minutes=(0.1, 4, 4, 20),
+    settings=(
+        {**SMALL, "data.train": 100, "network.width": 16, "network.depth": 3, "steps": 20},
+        {**EMBEDDED, "data.train": 300, "network.width": 200},
+        {"network.width": 2000},
     ),
-    "quick": Scale(
-        minutes=4,
-        settings={**EMBEDDED, "data.train": 300, "network.width": 200},
-        seeds=2,
-        cells=3,
-        note="300 points of mnist-5k, then width 200; one core",
+    seeds=(2, 2),
+    cells=(1, 3, 3, 3),
+    note=(
+        "100 digits of 8 × 8 pixels, width 16, depth 3, 20 steps; one core",
+        "300 points of mnist-5k, then width 200; one core",
+        "width cut to 2000; everything else as the paper; one GPU",
+        "as the paper; one GPU",
     ),
-    "budget": Scale(
-        minutes=4,
-        settings={"network.width": 2000},
-        seeds=3,
-        cells=3,
-        note="width cut to 2000; everything else as the paper; one GPU",
-    ),
-    "paper": Scale(minutes=20, seeds=3, cells=3, note="as the paper; one GPU"),
-}
+)
 _SIGMA = "First weights are normal with the variance of PyTorch's default, 1/(3·fan-in); the paper does not say which."
 _QUANTILES = "The figure shows quantiles of the margins in place of their densities."
 
@@ -123,4 +116,3 @@ F2 = Study(
     scales=_SCALES,
     deviations=(SPHERE, MARGIN, "Margins are divided by √d_0/‖x‖, which is 1 here, not by ‖X‖_F/n.", _QUANTILES),
 )
-STUDIES = {"F1": F1, "F2": F2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import accuracy
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.schema import Claim, Study, grid, scales
 from widemargin.studies.settings import overlay
 
 _REPORTED = {
@@ -29,45 +29,34 @@ O1 = Study(
     source="odn, §4.1",
     title="Accuracy on all data",
     question="How do the four losses compare where there are as many samples as there can be?",
-    task="classify",
     arms=losses.arms(),
     axes={"set": {"MNIST": data.MNIST, "CIFAR-10": data.CIFAR10}, "fraction": data.FRACTIONS},
     conditions=grid(set=("MNIST", "CIFAR-10"), fraction=(1.0,)),
     claims=(*_claims("MNIST"), *_claims("CIFAR-10")),
     figures=(accuracy("set", "Test accuracy of every loss (odn, §4.1)", "data", kind="bars"),),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            of_values={
+    scales=scales(
+        minutes=(0.1, 8, 10, 900),
+        of_values=(
+            {
                 "set": {
                     "MNIST": overlay(data.SMOKE_MNIST, data.SMOKE),
                     "CIFAR-10": overlay(data.SMOKE_CIFAR10, data.SMOKE),
                 }
             },
-            seeds=2,
-            arms=(*losses.PAPER, "ours ODN"),
-            note="digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, no search",
+            {"set": {"MNIST": overlay(data.QUICK_MNIST, data.QUICK)}},
+            {"set": {"MNIST": data.BUDGET}},
         ),
-        "quick": Scale(
-            minutes=8,
-            of_values={"set": {"MNIST": overlay(data.QUICK_MNIST, data.QUICK)}},
-            seeds=2,
-            cells=2,
-            only={"set": ("MNIST",)},
-            arms=(*losses.PAPER, "ours ODN"),
-            note="MNIST alone, as mnist-5k; then steps, widths, the search (2 cells); two cores",
-        ),
-        "budget": Scale(
-            minutes=10,
-            of_values={"set": {"MNIST": data.BUDGET}},
-            seeds=3,
-            cells=4,
-            only={"set": ("MNIST",)},
-            note="CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then the search to 4 cells; the "
+        seeds=(2, 2, 3, 5),
+        cells=(1, 2, 4, 6),
+        only=({}, {"set": ("MNIST",)}, {"set": ("MNIST",)}),
+        arms=((*losses.PAPER, "ours ODN"), (*losses.PAPER, "ours ODN")),
+        note=(
+            "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, no search",
+            "MNIST alone, as mnist-5k; then steps, widths, the search (2 cells); two cores",
+            "CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then the search to 4 cells; the "
             "networks are those of O7; one GPU",
+            "as the paper; one GPU",
         ),
-        "paper": Scale(minutes=900, seeds=5, cells=6, note="as the paper; one GPU"),
-    },
+    ),
     deviations=losses.DEVIATIONS,
 )
-STUDIES = {"O1": O1}

@@ -9,7 +9,7 @@ from widemargin.studies.claims import custom, order
 from widemargin.studies.figure import Figure, bars
 from widemargin.studies.odn import data, losses
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.schema import Study, grid, scales
 from widemargin.studies.settings import Settings, overlay
 
 _R = 2.0
@@ -58,7 +58,6 @@ O8 = Study(
     source="odn, Theorem 1 and its remark",
     title="The bound and its terms",
     question="What are odn's bound and its terms on trained networks, and how do they compare with Bartlett's?",
-    task="classify",
     arms=losses.arms(),
     settings=data.MNIST,
     axes={"fraction": data.FRACTIONS},
@@ -104,33 +103,26 @@ O8 = Study(
             where={"curve": "layers"},
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings=overlay(data.SMOKE_MNIST, data.SMOKE, _measure(10, 2)),
-            seeds=1,
-            arms=("Xent", "ODN", "ours ODN"),
-            note="digits of 8 × 8 pixels, a small network, 3 steps, 10 samples, no search",
+    scales=scales(
+        minutes=(0.1, 8, 12, 600),
+        settings=(
+            overlay(data.SMOKE_MNIST, data.SMOKE, _measure(10, 2)),
+            overlay(data.QUICK_MNIST, data.QUICK, _measure(100, 16)),
+            overlay(data.BUDGET, _measure(500, 64)),
+            _measure(5000, 64),
         ),
-        "quick": Scale(
-            minutes=8,
-            settings=overlay(data.QUICK_MNIST, data.QUICK, _measure(100, 16)),
-            seeds=2,
-            cells=2,
-            search_at=data.BUDGET_SEARCH,
-            arms=(*losses.PAPER, "ours ODN"),
-            note="mnist-5k, 100 samples; then steps, widths, the search (2 cells, at 550 images); two cores",
-        ),
-        "budget": Scale(
-            minutes=12,
-            settings=overlay(data.BUDGET, _measure(500, 64)),
-            seeds=3,
-            cells=4,
-            note="terms of 500 samples, then steps cut from 20,000 to 5,000, then the search to 4 cells; the "
+        seeds=(1, 2),
+        cells=(1, 2, 4, 6),
+        search_at=(None, data.BUDGET_SEARCH),
+        arms=(("Xent", "ODN", "ours ODN"), (*losses.PAPER, "ours ODN")),
+        note=(
+            "digits of 8 × 8 pixels, a small network, 3 steps, 10 samples, no search",
+            "mnist-5k, 100 samples; then steps, widths, the search (2 cells, at 550 images); two cores",
+            "terms of 500 samples, then steps cut from 20,000 to 5,000, then the search to 4 cells; the "
             "networks are those of O7; one GPU",
+            "5,000 samples; one GPU",
         ),
-        "paper": Scale(minutes=600, settings=_measure(5000, 64), seeds=3, cells=6, note="5,000 samples; one GPU"),
-    },
+    ),
     deviations=(
         *losses.DEVIATIONS,
         "The paper computes no value of its bound. Here with constant 1, r = 2 and θ = 0.7 for every network, on part "
@@ -139,4 +131,3 @@ O8 = Study(
         "Bartlett's γ is the median output margin, and its reference matrix the identity, as eq. 3 prints it.",
     ),
 )
-STUDIES = {"O8": O8}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from widemargin.studies.odn import data, fractions, losses
-from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.schema import Study, scales
 from widemargin.studies.settings import Settings, overlay
 
 FRACTIONS: dict[float, Settings] = {
@@ -23,55 +23,41 @@ O3 = Study(
     source="odn, Fig. 2b",
     title="Small training sets of CIFAR-10",
     question="Does the optimal margin distribution loss do better than the others where there are few samples?",
-    task="classify",
     arms=losses.arms(),
     settings=data.CIFAR10,
     axes={"fraction": FRACTIONS},
-    conditions=grid(fraction=tuple(FRACTIONS)),
     claims=fractions.claims(LEAST, "0.5 % of the training set (225 samples)", _REPORTED),
     figures=(fractions.figure("2b"),),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings=overlay(data.SMOKE_CIFAR10, data.SMOKE),
-            of_values={"fraction": {0.005: {"data.train": 40}}},
-            seeds=1,
-            only={"fraction": (0.005, 1.0)},
-            arms=(*losses.PAPER, "ours ODN"),
-            note="synthetic images, a small network, 3 steps, no search",
-        ),
-        "quick": Scale(
-            minutes=12,
-            settings={
+    scales=scales(
+        minutes=(0.1, 12, 60, 3000),
+        settings=(
+            overlay(data.SMOKE_CIFAR10, data.SMOKE),
+            {
                 **data.QUICK,
                 "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 700, "validation": 200},
                 "network": {"widths": (8, 16, 16, 16, 16), "hidden": (64, 64)},
                 "steps": 40,
             },
-            seeds=2,
-            cells=2,
-            only={"fraction": (0.005, 0.01)},
-            search_at={"fraction": 0.01},
-            arms=(*losses.PAPER, "ours ODN"),
-            note="synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
+            {"steps": 3000},
+        ),
+        of_values=({"fraction": {0.005: {"data.train": 40}}},),
+        seeds=(1, 2, 3, 5),
+        cells=(1, 2, 4, 6),
+        search_at=(None, {"fraction": 0.01}, {"fraction": 0.01}),
+        only=({"fraction": (0.005, 1.0)}, {"fraction": (0.005, 0.01)}, {"fraction": (0.005, 0.01, 0.1, 1.0)}),
+        arms=((*losses.PAPER, "ours ODN"), (*losses.PAPER, "ours ODN")),
+        note=(
+            "synthetic images, a small network, 3 steps, no search",
+            "synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
             "claims; two cores",
-        ),
-        "budget": Scale(
-            minutes=60,
-            settings={"steps": 3000},
-            seeds=3,
-            cells=4,
-            search_at={"fraction": 0.01},
-            only={"fraction": (0.005, 0.01, 0.1, 1.0)},
-            note="steps cut from 40,000 to 3,000, then fractions to four of seven, then the search to 4 cells at 1 % "
+            "steps cut from 40,000 to 3,000, then fractions to four of seven, then the search to 4 cells at 1 % "
             "of the training set for all fractions; one GPU",
+            "all fractions, each with its own search; one GPU",
         ),
-        "paper": Scale(minutes=3000, seeds=5, cells=6, note="all fractions, each with its own search; one GPU"),
-    },
+    ),
     deviations=(
         *losses.DEVIATIONS,
         "How AlexNet was adapted to 32 × 32 pixels is not described: see the network's own words.",
         "The images are not augmented; the paper does not say.",
     ),
 )
-STUDIES = {"O3": O3}

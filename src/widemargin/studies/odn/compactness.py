@@ -7,7 +7,7 @@ from typing import Any
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import Figure, bars, scatter
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Scale, Study, grid
+from widemargin.studies.schema import Claim, Scale, Study, scales
 from widemargin.studies.settings import Settings, overlay
 
 SETS: dict[str, Settings] = {
@@ -58,43 +58,36 @@ def _numbers(name: str, part: str) -> tuple[Claim, ...]:
 
 def _scales(seeds: int, shown: int) -> dict[Any, Scale]:
     arms = (*losses.PAPER, "ours ODN")
-    return {
-        "smoke": Scale(
-            minutes=0.1,
-            settings=_measure(12, min(shown, 5)),
-            of_values={
+    return scales(
+        minutes=(0.1, 8, 10, 900),
+        settings=(
+            _measure(12, min(shown, 5)),
+            _measure(300, min(shown, 100)),
+            _measure(1000, shown),
+            _measure(None, shown),
+        ),
+        of_values=(
+            {
                 "set": {
                     "MNIST": overlay(data.SMOKE_MNIST, data.SMOKE, {"data.train": 60}),
                     "CIFAR-10": overlay(data.SMOKE_CIFAR10, data.SMOKE, {"data.train": 40}),
                 }
             },
-            seeds=1,
-            arms=arms,
-            note="digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, 12 points",
+            {"set": {"MNIST": overlay(data.QUICK_MNIST, data.QUICK)}},
+            {"set": {"MNIST": data.BUDGET}},
         ),
-        "quick": Scale(
-            minutes=8,
-            settings=_measure(300, min(shown, 100)),
-            of_values={"set": {"MNIST": overlay(data.QUICK_MNIST, data.QUICK)}},
-            seeds=min(seeds, 2),
-            cells=2,
-            only={"set": ("MNIST",)},
-            arms=arms,
-            note="MNIST alone, as mnist-5k, 300 points; then steps, widths, the search (2 cells); two cores",
-        ),
-        "budget": Scale(
-            minutes=10,
-            settings=_measure(1000, shown),
-            of_values={"set": {"MNIST": data.BUDGET}},
-            seeds=seeds,
-            cells=4,
-            only={"set": ("MNIST",)},
-            arms=arms,
-            note="CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then test images to 1,000, then the "
+        seeds=(1, min(seeds, 2), seeds),
+        cells=(1, 2, 4, 6),
+        only=({}, {"set": ("MNIST",)}, {"set": ("MNIST",)}),
+        arms=(arms, arms, arms),
+        note=(
+            "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, 12 points",
+            "MNIST alone, as mnist-5k, 300 points; then steps, widths, the search (2 cells); two cores",
+            "CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then test images to 1,000, then the "
             "search to 4 cells; the networks are those of O7; one GPU",
+            "all test images; one GPU",
         ),
-        "paper": Scale(minutes=900, settings=_measure(None, shown), seeds=3, cells=6, note="all test images; one GPU"),
-    }
+    )
 
 
 def _figures(name: str, part: str, figure: str) -> tuple[Figure, ...]:
@@ -123,10 +116,8 @@ O5 = Study(
     source="odn, Fig. 3 and 4",
     title="The last hidden layer, seen by t-SNE",
     question="Do classes lie more compactly in the last hidden layer of ODN's network than in that of the others?",
-    task="classify",
     arms=losses.arms(),
     axes={"set": SETS},
-    conditions=grid(set=tuple(SETS)),
     claims=tuple(claim for key in _REPORTED for claim in _most_compact(*key)),
     figures=tuple(
         figure
@@ -143,10 +134,8 @@ O6 = Study(
     source="odn, Tables 2 and 3",
     title="Variance between and within classes",
     question="How large is the variance between classes over that within them, in the plane of t-SNE?",
-    task="classify",
     arms=losses.arms(),
     axes={"set": SETS},
-    conditions=grid(set=tuple(SETS)),
     claims=(
         *(claim for key in _REPORTED for claim in _numbers(*key)),
         *(claim for key in _REPORTED for claim in _most_compact(*key)),
@@ -167,4 +156,3 @@ O6 = Study(
         "Read with the errata: the rows of Tables 2 and 3 are swapped, and the ratio is between over within.",
     ),
 )
-STUDIES = {"O5": O5, "O6": O6}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import Figure
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.schema import Study, grid, scales
 from widemargin.studies.settings import Settings, overlay
 
 ALL = {"fraction": 1.0}
@@ -32,7 +32,6 @@ O7 = Study(
     source="odn, Fig. 5 and §4.5",
     title="Distribution of the margins",
     question="Has ODN a large mean margin with a small spread, compared with the other losses?",
-    task="classify",
     arms=losses.arms(),
     settings=data.MNIST,
     axes={"fraction": data.FRACTIONS},
@@ -73,37 +72,29 @@ O7 = Study(
         ),
     ),
     figures=(_figure(1.0, "all images"), _figure(0.01, "1 % of them")),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings=overlay(data.SMOKE_MNIST, data.SMOKE, _measure(5, 50)),
-            seeds=1,
-            arms=(*losses.PAPER, "ours ODN"),
-            note="digits of 8 × 8 pixels, a small network, 3 steps, no search",
+    scales=scales(
+        minutes=(0.1, 12, 12, 600),
+        settings=(
+            overlay(data.SMOKE_MNIST, data.SMOKE, _measure(5, 50)),
+            overlay(data.QUICK_MNIST, data.QUICK, _measure(61)),
+            overlay(data.BUDGET, _measure(121)),
+            _measure(121),
         ),
-        "quick": Scale(
-            minutes=12,
-            settings=overlay(data.QUICK_MNIST, data.QUICK, _measure(61)),
-            seeds=2,
-            cells=2,
-            search_at=data.BUDGET_SEARCH,
-            arms=(*losses.PAPER, "ours ODN"),
-            note="mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
-        ),
-        "budget": Scale(
-            minutes=12,
-            settings=overlay(data.BUDGET, _measure(121)),
-            seeds=3,
-            cells=4,
-            note="steps cut from 20,000 to 5,000, then the search to 4 cells; the networks are those of O1, O2, O5, O6 "
+        seeds=(1, 2, 3, 5),
+        cells=(1, 2, 4, 6),
+        search_at=(None, data.BUDGET_SEARCH),
+        arms=((*losses.PAPER, "ours ODN"), (*losses.PAPER, "ours ODN")),
+        note=(
+            "digits of 8 × 8 pixels, a small network, 3 steps, no search",
+            "mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
+            "steps cut from 20,000 to 5,000, then the search to 4 cells; the networks are those of O1, O2, O5, O6 "
             "and O8; one GPU",
+            "one GPU",
         ),
-        "paper": Scale(minutes=600, settings=_measure(121), seeds=5, cells=6, note="one GPU"),
-    },
+    ),
     deviations=(
         *losses.DEVIATIONS,
         "The paper does not say which images the margins are of, nor how many its models were trained on: here test "
         "images, models trained on all of MNIST for the claims, and on 1 % beside them.",
     ),
 )
-STUDIES = {"O7": O7}

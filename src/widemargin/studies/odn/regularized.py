@@ -7,7 +7,7 @@ from typing import Any
 from widemargin.studies.claims import gap, value
 from widemargin.studies.figure import accuracy
 from widemargin.studies.odn import data
-from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+from widemargin.studies.schema import Arm, Claim, Study, grid, scales
 from widemargin.studies.settings import Settings, overlay
 
 _SGD = {"name": "sgd", "lr": 0.003, "momentum": 0.9}
@@ -76,7 +76,6 @@ O4 = Study(
     source="odn, Table 1",
     title="Together with batch norm and dropout",
     question="Does ODN beat cross-entropy with and without batch norm and dropout, and with little data?",
-    task="classify",
     arms=ARMS,
     settings=data.CIFAR10,
     axes={
@@ -97,35 +96,29 @@ O4 = Study(
         for norm in ("with", "without")
         for dropout in ("with", "without")
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings=overlay(data.SMOKE_CIFAR10, data.SMOKE, {"steps": 2}),
-            of_values={"fraction": {0.05: {"data.train": 40}}},
-            seeds=1,
-            note="synthetic images, a small network, 2 steps, no search",
-        ),
-        "quick": Scale(
-            minutes=15,
-            settings={
+    scales=scales(
+        minutes=(0.1, 15, 90, 3000),
+        settings=(
+            overlay(data.SMOKE_CIFAR10, data.SMOKE, {"steps": 2}),
+            {
                 **data.QUICK,
                 "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 700, "validation": 200},
                 "network": {"widths": (8, 16, 16, 16, 16), "hidden": (64, 64)},
                 "steps": 40,
             },
-            of_values={"fraction": {0.05: {"data.train": 100}}},
-            seeds=2,
-            note="synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
+            {"steps": 5000},
+        ),
+        of_values=({"fraction": {0.05: {"data.train": 40}}}, {"fraction": {0.05: {"data.train": 100}}}),
+        seeds=(1, 2, 3, 5),
+        cells=(1, 1, 1, 3),
+        note=(
+            "synthetic images, a small network, 2 steps, no search",
+            "synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
             "claims; two cores",
+            "steps cut from 40,000 to 5,000, then the search: the first values are taken; one GPU",
+            "with a search of the learning rate for all; one GPU",
         ),
-        "budget": Scale(
-            minutes=90,
-            settings={"steps": 5000},
-            seeds=3,
-            note="steps cut from 40,000 to 5,000, then the search: the first values are taken; one GPU",
-        ),
-        "paper": Scale(minutes=3000, seeds=5, cells=3, note="with a search of the learning rate for all; one GPU"),
-    },
+    ),
     deviations=(
         "The learning rate is searched for every arm; the paper takes PyTorch's usual one and does not say which.",
         "How AlexNet was adapted to 32 × 32 pixels is not described; the images are not augmented.",
@@ -133,4 +126,3 @@ O4 = Study(
         "Our arm has r = 1.2 with and without batch norm.",
     ),
 )
-STUDIES = {"O4": O4}

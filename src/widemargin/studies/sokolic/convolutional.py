@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.figure import accuracy
-from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+from widemargin.studies.schema import Arm, Claim, Study, grid, scales
 from widemargin.studies.settings import Settings
 from widemargin.studies.sokolic import regularized
 
@@ -70,7 +70,6 @@ S3 = Study(
     source="sokolic, Table I",
     title="Three regularizations of a convolutional network",
     question="Does the Jacobian regularizer (LM) beat weight decay (WD) with few samples, whatever the loss?",
-    task="classify",
     arms=_arms(),
     settings={
         "data": {"name": "mnist", "validation": 5000},
@@ -101,34 +100,24 @@ S3 = Study(
             log_x=True,
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings=_small(2),
-            of_values={"samples": {count: {"data.train": 60, "steps": 2} for count in (256, 512, 1024)}},
-            seeds=1,
-            note="60 digits of 8 × 8 pixels, 2 channels, 2 steps, no search",
+    scales=scales(
+        minutes=(0.1, 15, 15, 300),
+        settings=(_small(2), {"data": {"name": "mnist-5k", "validation": 500}, "network": {"channels": 6}}),
+        of_values=(
+            {"samples": {count: {"data.train": 60, "steps": 2} for count in (256, 512, 1024)}},
+            {"samples": {256: {"steps": 160}, 512: {"steps": 160}}},
         ),
-        "quick": Scale(
-            minutes=15,
-            settings={"data": {"name": "mnist-5k", "validation": 500}, "network": {"channels": 6}},
-            of_values={"samples": {256: {"steps": 160}, 512: {"steps": 160}}},
-            seeds=2,
-            cells=2,
-            only={"samples": (256, 512), "layers": (2,)},
-            search_at={"samples": 256, "layers": 2},
-            note="mnist-5k, 6 channels, 160 steps, then 1024 samples and 3 layers are left out, then the search (2 "
+        seeds=(1, 2, 3, 5),
+        cells=(1, 2, 4, 7),
+        search_at=(None, {"samples": 256, "layers": 2}, {"samples": 256, "layers": 2}),
+        only=({}, {"samples": (256, 512), "layers": (2,)}),
+        note=(
+            "60 digits of 8 × 8 pixels, 2 channels, 2 steps, no search",
+            "mnist-5k, 6 channels, 160 steps, then 1024 samples and 3 layers are left out, then the search (2 "
             "cells, at 256 samples); two cores",
+            "the search is cut to 4 cells, at 256 samples and 2 layers; one GPU",
+            "a search for each condition; one GPU",
         ),
-        "budget": Scale(
-            minutes=15,
-            seeds=3,
-            cells=4,
-            search_at={"samples": 256, "layers": 2},
-            note="the search is cut to 4 cells, at 256 samples and 2 layers; one GPU",
-        ),
-        "paper": Scale(minutes=300, seeds=5, cells=7, note="a search for each condition; one GPU"),
-    },
+    ),
     deviations=(*regularized.DEVIATIONS, "Two values of λ are searched between the paper's."),
 )
-STUDIES = {"S3": S3}

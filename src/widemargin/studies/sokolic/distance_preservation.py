@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.schema import Arm, Claim, Study, scales
 from widemargin.studies.settings import Settings, overlay
 
 PLANE: Settings = {
@@ -100,19 +100,14 @@ S4 = Study(
             log_y=True,
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            of_arms={
+    scales=scales(
+        minutes=(0.1, 5, 15, 120),
+        of_arms=(
+            {
                 "plane, 2 layers": {"network": {"first": 5, "higher": 3}, "steps": 40, "pairs": 5, "margins": 4},
                 **{name: overlay(_SMALL_MNIST, more) for name, more in _SMALL_NETWORKS.items()},
             },
-            seeds=1,
-            note="few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps",
-        ),
-        "quick": Scale(
-            minutes=5,
-            of_arms={
+            {
                 "plane, 2 layers": {"steps": 300, "pairs": 50, "margins": 50},
                 **{
                     name: overlay(
@@ -123,12 +118,7 @@ S4 = Study(
                     for name in _SMALL_NETWORKS
                 },
             },
-            seeds=2,
-            note="mnist-5k, then widths, steps, pairs and samples are cut; two cores",
-        ),
-        "budget": Scale(
-            minutes=15,
-            of_arms={
+            {
                 "MNIST, fully connected": {"data.train": 2000, "steps": 300, "pairs": 6, "margins": 50},
                 "MNIST, convolutional": {
                     "data.train": 2000,
@@ -138,12 +128,16 @@ S4 = Study(
                     "margins": 10,
                 },
             },
-            seeds=2,
-            note="steps of the MNIST networks cut from 2,000, then their samples from 5,000, then pairs and margins, "
-            "then the channels of the convolutional one from 32 to 8; one core",
         ),
-        "paper": Scale(minutes=120, seeds=3, note="the paper trains no network for these; two cores"),
-    },
+        seeds=(1, 2, 2),
+        note=(
+            "few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps",
+            "mnist-5k, then widths, steps, pairs and samples are cut; two cores",
+            "steps of the MNIST networks cut from 2,000, then their samples from 5,000, then pairs and margins, "
+            "then the channels of the convolutional one from 32 to 8; one core",
+            "the paper trains no network for these; two cores",
+        ),
+    ),
     deviations=(
         "The paper proves the theorems and measures nothing: here they are checked on trained networks. f is the whole "
         "network, its classifier included, in Theorems 2 and 3.",
@@ -153,4 +147,3 @@ S4 = Study(
         "Convolutions count as the operators they are, and max-pools with their Lipschitz constant.",
     ),
 )
-STUDIES = {"S4": S4}

@@ -6,7 +6,7 @@ from typing import Any
 
 from widemargin.studies.claims import order
 from widemargin.studies.figure import accuracy
-from widemargin.studies.schema import Scale, Study, grid
+from widemargin.studies.schema import Study, grid, scales
 from widemargin.studies.settings import Settings
 from widemargin.studies.sokolic import regularized
 
@@ -50,7 +50,6 @@ S2 = Study(
     source="sokolic, Fig. 2",
     title="Jacobian regularizer against weight decay",
     question="Does the Jacobian regularizer (LM) beat weight decay (WD) whatever the depth and the data?",
-    task="classify",
     arms=(
         regularized.large_margin("hinge", name="LM", form="random", penalties=_JACOBIANS),
         regularized.weight_decay("hinge", name="WD", penalties=_DECAYS),
@@ -76,39 +75,27 @@ S2 = Study(
         )
         for name, letter in zip(SETS, "abcd", strict=True)
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings={"batch": 20},
-            of_values={"set": {name: _DIGITS if "MNIST" in name else _SYNTHETIC for name in SETS}},
-            seeds=1,
-            note="digits of 8 × 8 pixels, 16 components of synthetic images for CIFAR-10, 3 steps, no search",
+    scales=scales(
+        minutes=(0.1, 15, 15, 600),
+        settings=({"batch": 20}, {"network": {"first": 128, "higher": 64}}),
+        of_arms=({}, {}, {"LM": {"regularizers.jacobian.form": "sum"}}),
+        of_values=(
+            {"set": {name: _DIGITS if "MNIST" in name else _SYNTHETIC for name in SETS}},
+            {"set": {"MNIST-5000": {"data": {"name": "mnist-5k", "validation": 500, "train": 2000}, "steps": 500}}},
+            {"set": {name: {"steps": 4400 if "-5000" in name else 8800} for name in SETS}},
         ),
-        "quick": Scale(
-            minutes=15,
-            settings={"network": {"first": 128, "higher": 64}},
-            of_values={
-                "set": {"MNIST-5000": {"data": {"name": "mnist-5k", "validation": 500, "train": 2000}, "steps": 500}}
-            },
-            seeds=2,
-            cells=2,
-            only={"set": ("MNIST-5000",)},
-            search_at={"set": "MNIST-5000", "layers": 2},
-            note="2,000 images of mnist-5k alone, then widths, then steps, then the search (2 cells, at 2 layers); "
+        seeds=(1, 2),
+        cells=(1, 2, 3, 6),
+        search_at=(None, {"set": "MNIST-5000", "layers": 2}, {"layers": 2}),
+        only=({}, {"set": ("MNIST-5000",)}),
+        note=(
+            "digits of 8 × 8 pixels, 16 components of synthetic images for CIFAR-10, 3 steps, no search",
+            "2,000 images of mnist-5k alone, then widths, then steps, then the search (2 cells, at 2 layers); "
             "two cores",
-        ),
-        "budget": Scale(
-            minutes=15,
-            of_arms={"LM": {"regularizers.jacobian.form": "sum"}},
-            of_values={"set": {name: {"steps": 4400 if "-5000" in name else 8800} for name in SETS}},
-            seeds=3,
-            cells=3,
-            search_at={"layers": 2},
-            note="110 epochs of 20,000 samples are cut to 56, then the search to 3 cells at 2 layers; the regularizer "
+            "110 epochs of 20,000 samples are cut to 56, then the search to 3 cells at 2 layers; the regularizer "
             "adds up all class vectors instead of drawing one (10 times as much, on average); one GPU",
+            "a search for each condition; one GPU",
         ),
-        "paper": Scale(minutes=600, seeds=3, cells=6, note="a search for each condition; one GPU"),
-    },
+    ),
     deviations=(*regularized.DEVIATIONS, "The components of CIFAR-10 are those of all its training images."),
 )
-STUDIES = {"S2": S2}

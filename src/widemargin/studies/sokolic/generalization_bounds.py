@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from widemargin.studies.claims import custom
 from widemargin.studies.figure import Figure
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Arm, Claim, Scale, Study, grid
+from widemargin.studies.schema import Arm, Claim, Study, grid, scales
 from widemargin.studies.settings import Settings, overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
@@ -153,20 +153,11 @@ S5 = Study(
             split="covering",
         ),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            of_arms={
-                PLANE_ARM: {"data.train": 20, "network": {"first": 5, "higher": 4}, "steps": 40},
-                MNIST_ARM: _DIGITS,
-            },
-            seeds=1,
-            only={"layers": (1, 2)},
-            note="few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps, two depths",
-        ),
-        "quick": Scale(
-            minutes=4,
-            of_arms={
+    scales=scales(
+        minutes=(0.1, 4, 10, 30),
+        of_arms=(
+            {PLANE_ARM: {"data.train": 20, "network": {"first": 5, "higher": 4}, "steps": 40}, MNIST_ARM: _DIGITS},
+            {
                 PLANE_ARM: {"steps": 400},
                 MNIST_ARM: {
                     "data": {"name": "mnist-5k", "validation": 500, "train": 200},
@@ -174,17 +165,17 @@ S5 = Study(
                     "steps": 200,
                 },
             },
-            seeds=2,
-            note="mnist-5k, then widths and steps are cut; two cores",
+            {MNIST_ARM: {"data.train": 200, "steps": 500}},
         ),
-        "budget": Scale(
-            minutes=10,
-            of_arms={MNIST_ARM: {"data.train": 200, "steps": 500}},
-            seeds=3,
-            note="MNIST: 200 samples instead of 500, then steps cut from 2,000 to 500; one core",
+        seeds=(1, 2, 3, 5),
+        only=({"layers": (1, 2)},),
+        note=(
+            "few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps, two depths",
+            "mnist-5k, then widths and steps are cut; two cores",
+            "MNIST: 200 samples instead of 500, then steps cut from 2,000 to 500; one core",
+            "the paper trains no network for these; two cores",
         ),
-        "paper": Scale(minutes=30, seeds=5, note="the paper trains no network for these; two cores"),
-    },
+    ),
     deviations=(
         "The paper computes no value: here with constant 1, δ = 0.05, biases left out of the norms.",
         "Covering numbers are supposed: 2 Gaussians of rank 2 and an 8-atom dictionary on the plane; 10 Gaussians of "
@@ -197,4 +188,3 @@ S5 = Study(
         "Most values are far above 1, as the log₁₀ shows: that they hold says little.",
     ),
 )
-STUDIES = {"S5": S5}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.figure import Figure, scatter
-from widemargin.studies.schema import Arm, Claim, Scale, Study
+from widemargin.studies.schema import Arm, Claim, Study, scales
 from widemargin.studies.settings import overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
@@ -46,17 +46,17 @@ S1 = Study(
         ),
         _figure("d", "sets", "The curves r = 1, r^J = 1 and r^F = 1 around a sample", "first input", "second input"),
     ),
-    scales={
-        "smoke": Scale(
-            minutes=0.1,
-            settings={"network": {"first": 5, "higher": 3}, "steps": 60, "grid": 5, "samples": 5},
-            seeds=1,
-            note="8 units, 60 steps, few points",
+    scales=scales(
+        minutes=(0.1, 1, 2, 4),
+        settings=({"network": {"first": 5, "higher": 3}, "steps": 60, "grid": 5, "samples": 5}, {"samples": 100}),
+        seeds=(1, 2, 3, 5),
+        note=(
+            "8 units, 60 steps, few points",
+            "margins of 100 samples; two cores",
+            "nothing is cut but seeds; one core",
+            "the paper shows one network; two cores",
         ),
-        "quick": Scale(minutes=1, settings={"samples": 100}, seeds=2, note="margins of 100 samples; two cores"),
-        "budget": Scale(minutes=2, seeds=3, note="nothing is cut but seeds; one core"),
-        "paper": Scale(minutes=4, seeds=5, note="the paper shows one network; two cores"),
-    },
+    ),
     deviations=(
         "The paper does not say what its data and its network are: here two half-moons, 12 units and 6 features, the "
         "hinge loss and Adam.",
@@ -64,4 +64,3 @@ S1 = Study(
         "(b), the cells with an ellipse for each Jacobian, and all panels of another network: `widemargin picture`.",
     ),
 )
-STUDIES = {"S1": S1}
