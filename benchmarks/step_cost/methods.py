@@ -134,7 +134,7 @@ class Methods:
             self.network.zero_grad(set_to_none=True)
             step()
 
-        with runtime.on_the_side(self.x.device):
+        with runtime.side_stream(self.x.device):
             for _ in range(WARM):
                 whole()
         return capture(whole, memory(self.x.device))

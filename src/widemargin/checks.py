@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
-from widemargin._cuda.runtime import is_recording
+from widemargin._cuda.runtime import is_capturing
 from widemargin.types import is_binary
 
 
@@ -165,7 +165,7 @@ def without_value_checks(skip: bool = True) -> Iterator[None]:
 
 def _skips_values(tensor: Tensor) -> bool:
     """Whether values are not checked: the caller checks them, or a CUDA graph is being captured and there are none."""
-    return _SKIP_VALUES.get() or is_recording(tensor.device)
+    return _SKIP_VALUES.get() or is_capturing(tensor.device)
 
 
 def _check_indices(labels: Tensor, classes: int) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from widemargin._cuda.runtime import is_recording
+from widemargin._cuda.runtime import is_capturing
 from widemargin.checks import check_finite, check_scores_and_labels, without_value_checks
 from widemargin.types import is_binary
 
@@ -36,7 +36,7 @@ class Looked:
         self._event: torch.cuda.Event | None = None
         with without_value_checks():
             check_scores_and_labels(scores, labels)
-        if is_recording(labels.device):
+        if is_capturing(labels.device):
             return
         if not is_slow(labels) or is_binary(scores) or labels.is_floating_point() or labels.dtype == torch.bool:
             self._raise()

@@ -1,4 +1,4 @@
-"""What is there on a GPU, and what it is doing."""
+"""CUDA runtime: whether Triton is installed, graph capture, and a side stream."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ import torch
 
 @functools.cache
 def has_triton() -> bool:
-    """Whether kernels can be written here; torch brings Triton along where it knows CUDA."""
+    """Whether Triton is installed, as it is with CUDA builds of torch."""
     return importlib.util.find_spec("triton") is not None
 
 
-def is_recording(device: torch.device) -> bool:
-    """Whether a CUDA graph is being recorded on that device, so that there are no numbers to look at."""
+def is_capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured on `device`, so that tensors have no values yet."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 @contextmanager
-def on_the_side(device: torch.device) -> Iterator[None]:
-    """What is launched inside the `with` block runs on a stream of its own, as torch asks of what a recording repeats.
+def side_stream(device: torch.device) -> Iterator[None]:
+    """Launch kernels inside the `with` block on a side stream, as torch requires of the warm-up of a CUDA graph.
 
-    It is the same stream for all: cuBLAS takes memory for each one that it sees, 32 MiB on an H200, and keeps it.
+    There is one side stream per device: cuBLAS keeps a workspace for every stream (32 MiB on an H200). No effect on
+    other devices than GPUs.
     """
-    side, now = _side(device), torch.cuda.current_stream(device)
-    side.wait_stream(now)
+    if device.type != "cuda":
+        yield
+        return
+    side, current = _side_stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(current)
     with torch.cuda.stream(side):
         yield
-    now.wait_stream(side)
+    current.wait_stream(side)
 
 
 @functools.cache
-def _side(device: torch.device) -> torch.cuda.Stream:
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)

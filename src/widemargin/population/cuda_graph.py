@@ -62,9 +62,7 @@ class Graphs:
         if self.moves_of_batches:
             for name in ("x", "y", "index"):
                 getattr(self.batch, name).copy_(getattr(batch, name))
-        for mine, key in zip(self.keys, keys, strict=True):
-            if mine is not None and key is not None:
-                mine.copy_(key)
+        graphs.copy_into(self.keys, keys)
         self.number.fill_(self.run.step + 1)
         self._replay_passes()
         return self.losses

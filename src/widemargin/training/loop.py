@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from widemargin._autograd.preserve_rng import preserve_rng
-from widemargin._cuda.runtime import is_recording
+from widemargin._cuda.graphs import CapturedStep
+from widemargin._cuda.runtime import is_capturing
 from widemargin._io.progress import track
 from widemargin.checks import check_scores_and_labels
 from widemargin.data import batches, load
@@ -22,7 +23,7 @@ from widemargin.modules import evaluating, floating_parameter
 from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Place, source
 from widemargin.training.config import Outcome, Position, Task
-from widemargin.training.cuda_graph import Static, last_scores, why_no_graph
+from widemargin.training.cuda_graph import last_scores, why_no_graph
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Gauge, Row, call
 from widemargin.training.rng import seed_all
@@ -78,10 +79,10 @@ class _Run:
         self.board = Board(task.tensorboard if fabric.is_global_zero else None)
         self.settings = self._settings()
         self.why_no_graph = why_no_graph(task, self.source, self.place)
-        self.static: Static | None = None
+        self.static: CapturedStep | None = None
         if self.why_no_graph is None:
             trained = [p for p in model.parameters() if p.requires_grad]
-            self.static = Static(self._unlooked, trained, look=self._look_at_labels)
+            self.static = CapturedStep(self._unlooked, trained, before_capture=self._look_at_labels)
 
     def steps(self) -> Iterator[Batch]:
         """The batches that are left, with what is due between them."""
@@ -192,7 +193,7 @@ class _Run:
             if penalty.ndim:
                 _check_shape(penalty, batch, "a regularizer", regularizer)
             objective = objective + (penalty.sum() / batch.joint if penalty.ndim else penalty / self.place.processes)
-        if task.watch is not None and not is_recording(self.place.device):
+        if task.watch is not None and not is_capturing(self.place.device):
             for part in (values, *penalties):
                 task.watch.loss(part, batch, context)
         if not is_behind or objective.requires_grad:
