@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from widemargin.data import by_name, releases
+from widemargin.data import registry, releases
 from widemargin.data.releases import Release
 
 Bytes = NDArray[np.uint8]
@@ -112,7 +112,7 @@ def publish(monkeypatch: pytest.MonkeyPatch, name: str, contents: dict[str, byte
     zipped = {f"{file}.gz": gzip.compress(content, mtime=0) for file, content in contents.items()}
     archive = {"cifar-10-binary.tar.gz": tar_bytes(contents)}
     sums = {file: hashlib.md5(content).hexdigest() for file, content in (contents | zipped | archive).items()}
-    monkeypatch.setattr(by_name, variable, replace(release, sums=sums))
+    monkeypatch.setattr(registry, variable, replace(release, sums=sums))
 
 
 @dataclass

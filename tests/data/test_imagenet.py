@@ -48,7 +48,7 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
     data = load_imagenet(tmp_path, size=8)
     assert isinstance(data.train, ImageFolder)
     assert data.train[0][0].shape == (3, 8, 8)
-    with pytest.raises(ValueError, match=r"n01/n01_1\.JPEG is not a whole PNG, WebP or JPEG image"):
+    with pytest.raises(ValueError, match=r"n01/n01_1\.JPEG is not"):
         data.train[1]
 
 
@@ -65,10 +65,10 @@ def test_in_batches_with_workers_too(tmp_path: Path) -> None:
 def test_folders_that_do_not_fit_are_named(tmp_path: Path) -> None:
     write_images(tmp_path)
     (tmp_path / "val" / "n03").mkdir()
-    with pytest.raises(ValueError, match="have different classes, for example n03"):
+    with pytest.raises(ValueError, match="n03"):
         load("imagenet", tmp_path)
     (tmp_path / "train" / "n03").mkdir()
-    with pytest.raises(FileNotFoundError, match="train/n03 has no images"):
+    with pytest.raises(FileNotFoundError, match="train/n03"):
         load("imagenet", tmp_path)
 
 
@@ -78,16 +78,16 @@ def test_a_flat_validation_folder_is_named(tmp_path: Path) -> None:
     (flat / "val").mkdir(parents=True)
     (tmp_path / "train").rename(flat / "train")
     (flat / "val" / "ILSVRC2012_val_00000001.JPEG").write_bytes(b"")
-    with pytest.raises(FileNotFoundError, match="val has no folders, expected one folder of images for each class"):
+    with pytest.raises(FileNotFoundError, match="flat/val "):
         load("imagenet", flat)
 
 
 def test_nothing_there_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"has no folders train and val, .* pip install 'widemargin\[hub\]'"):
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path} .*imagenet.*widemargin\[hub\]"):
         load("imagenet", tmp_path)
-    with pytest.raises(FileNotFoundError, match="imagenet has no root"):
+    with pytest.raises(FileNotFoundError, match=r"imagenet .*root="):
         load("imagenet")
-    with pytest.raises(ValueError, match="size is 0, expected the side"):
+    with pytest.raises(ValueError, match="size is 0"):
         load_imagenet(tmp_path, size=0)
 
 
@@ -104,11 +104,11 @@ def test_streamed_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert y.tolist() == [7]
     stream = iter(batches(data, split="train", batch_size=1))
     assert next(stream)[1].tolist() == next(stream)[1].tolist() == [7]
-    with pytest.raises(ValueError, match="row 2 of the train split of ILSVRC/imagenet-1k is not a whole"):
+    with pytest.raises(ValueError, match="row 2 of the train split of ILSVRC/imagenet-1k"):
         next(stream)
 
 
 def test_a_closed_door_at_the_hub_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeHub({}).install(monkeypatch)
-    with pytest.raises(OSError, match="ILSVRC/imagenet-1k could not be downloaded from the Hugging Face hub"):
+    with pytest.raises(OSError, match="ILSVRC/imagenet-1k"):
         load("imagenet")

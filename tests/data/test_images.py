@@ -1,204 +1,161 @@
-"""`mnist`, `fashion-mnist` and `cifar10` from every layout that their files come in."""
-
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-import torch
+from PIL import Image
 
-from data.synthetic import (
-    Arrays,
-    FakeHub,
-    arrays,
-    cifar_contents,
-    idx_contents,
-    publish,
-    rows,
-    tar_bytes,
-    write,
-    write_parquet,
-)
-from widemargin.data import Data, load
-from widemargin.data.releases import CIFAR10, FASHION_MNIST, MNIST
+from data.synthetic import FakeHub, arrays, encoded, rows, write_parquet
+from widemargin.data.images import decode_image, hub_rows, parquet_rows, parquet_shards, rows_to_arrays
 
-GREY, COLOUR = arrays((1, 28, 28)), arrays((3, 32, 32))
+SHAPE = (1, 28, 28)
 
 
-def check(data: Data, expected: Arrays) -> None:
-    for part, split in ((data.train, "train"), (data.test, "test")):
-        images, labels = expected[split]
-        assert part.x.dtype == torch.float32
-        assert part.y.dtype == torch.int64
-        assert torch.equal(part.x, torch.tensor(images).float() / 255)
-        assert part.y.tolist() == labels.tolist()
-    assert data.bounds == (0.0, 1.0)
-    assert len(data.classes) == 10
+def test_rows_of_several_files_in_order(tmp_path: Path) -> None:
+    data = arrays(SHAPE)
+    write_parquet(tmp_path, data, "img", shards=3)
+    shards = parquet_shards(tmp_path, "train")
+    assert [path.name for path in shards] == [f"train-{k:05d}-of-00003.parquet" for k in range(3)]
+    images, labels = rows_to_arrays(parquet_rows(shards), SHAPE, 10, "there")
+    np.testing.assert_array_equal(images, data["train"][0])
+    np.testing.assert_array_equal(labels, data["train"][1])
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
-@pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize("inner", ["", "{name}", "{name}/raw", "raw"])
-def test_idx_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, zipped: bool, inner: str) -> None:
-    publish(monkeypatch, name, idx_contents(GREY))
-    write(tmp_path / inner.format(name=name), idx_contents(GREY), zipped=zipped)
-    data = load(name, tmp_path)
-    check(data, GREY)
-    assert data.name == name
+def test_other_columns_are_left_alone(tmp_path: Path) -> None:
+    row = rows(arrays(SHAPE)["test"])[0]
+    pq.write_table(pa.Table.from_pylist([row | {"other": 1}]), tmp_path / "x.parquet")
+    assert list(next(parquet_rows((tmp_path / "x.parquet",)))) == ["image", "label"]
 
 
-def test_the_variable_is_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(monkeypatch, "mnist", idx_contents(GREY))
-    write(tmp_path / "MNIST" / "raw", idx_contents(GREY))
-    monkeypatch.setenv("WIDEMARGIN_DATA", str(tmp_path))
-    check(load("mnist"), GREY)
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert parquet_shards(tmp_path, "train") == ()
+    write_parquet(tmp_path, arrays(SHAPE), shards=3)
+    (tmp_path / "train-00001-of-00003.parquet").unlink()
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/train-00001-of-00003.parquet is missing"):
+        parquet_shards(tmp_path, "train")
+    (tmp_path / "test-a-of-b.parquet").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"test-a-of-b\.parquet"):
+        parquet_shards(tmp_path, "test")
 
 
-def test_two_data_sets_of_the_same_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = arrays((1, 28, 28), train=30)
-    publish(monkeypatch, "mnist", idx_contents(GREY))
-    publish(monkeypatch, "fashion-mnist", idx_contents(other))
-    write(tmp_path, idx_contents(GREY))
-    with pytest.raises(ValueError, match=r"train-images-idx3-ubyte has md5 .*, but the original release has "):
-        load("fashion-mnist", tmp_path)
-    write(tmp_path / "fashion-mnist", idx_contents(other))
-    check(load("fashion-mnist", tmp_path), other)
-    check(load("mnist", tmp_path), GREY)
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
+    write_parquet(tmp_path, arrays(SHAPE))
+    path = tmp_path / "train-00000-of-00001.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=f"{path} is not"):
+        next(parquet_rows((path,)))
 
 
-@pytest.mark.parametrize("inner", ["", "cifar10", "cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"])
-def test_cifar10_binary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: str) -> None:
-    publish(monkeypatch, "cifar10", cifar_contents(COLOUR))
-    write(tmp_path / inner, cifar_contents(COLOUR))
-    check(load("cifar10", tmp_path), COLOUR)
+def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+    write_parquet(tmp_path, arrays(SHAPE))
+    path = tmp_path / "train-00000-of-00001.parquet"
+    content = bytearray(path.read_bytes())
+    content[4:2000] = bytes(1996)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"{path} is not"):
+        list(parquet_rows((path,)))
 
 
-def test_cifar10_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(monkeypatch, "cifar10", cifar_contents(COLOUR))
-    write(tmp_path, {"cifar-10-binary.tar.gz": tar_bytes(cifar_contents(COLOUR))})
-    check(load("cifar10", tmp_path, verify=False), COLOUR)
+def test_other_columns_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"pixels": [1], "label": [1]}), path)
+    with pytest.raises(ValueError, match=f"{path} has columns pixels, label,"):
+        next(parquet_rows((path,)))
+
+
+IMAGE = rows(arrays(SHAPE)["test"])[0]["image"]
 
 
 @pytest.mark.parametrize(
-    ("inner", "column", "form", "shards"),
-    [("cifar10", "img", "WEBP", 3), ("", "img", "PNG", 1), ("cifar10/plain_text", "image", "PNG", 2)],
-)
-def test_cifar10_parquet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: str, column: str, form: str, shards: int
-) -> None:
-    publish(monkeypatch, "cifar10", cifar_contents(COLOUR))
-    write_parquet(tmp_path / inner, COLOUR, column, form, shards=shards)
-    check(load("cifar10", tmp_path), COLOUR)
-
-
-def test_mnist_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(monkeypatch, "mnist", idx_contents(GREY))
-    write_parquet(tmp_path / "mnist", GREY)
-    check(load("mnist", tmp_path), GREY)
-
-
-def test_parquet_with_another_content_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = {split: (images.copy(), labels) for split, (images, labels) in COLOUR.items()}
-    changed["train"][0][-1, 2, 31, 31] ^= 1  # the last bit of the last pixel
-    publish(monkeypatch, "cifar10", cifar_contents(COLOUR))
-    write_parquet(tmp_path, changed)
-    with pytest.raises(ValueError, match=r"data_batch_5\.bin as rebuilt from .*train-\*\.parquet has md5"):
-        load("cifar10", tmp_path)
-    check(load("cifar10", tmp_path, verify=False), changed)
-
-
-def test_real_sums_reject_what_is_not_the_release(tmp_path: Path) -> None:
-    write(tmp_path / "mnist", idx_contents(GREY), zipped=True)
-    write(tmp_path / "cifar10", cifar_contents(COLOUR))
-    with pytest.raises(ValueError, match="original release has f68b3c2dcbeaaa9fbdd348bbdeb94873"):
-        load("mnist", tmp_path)
-    with pytest.raises(ValueError, match="original release has 5dd7e06a14cb22eb9f671a540d1b7c25"):
-        load("cifar10", tmp_path)
-    check(load("mnist", tmp_path, verify=False), GREY)
-    check(load("cifar10", tmp_path, verify=False), COLOUR)
-
-
-@pytest.mark.parametrize("release", [MNIST, FASHION_MNIST, CIFAR10], ids=lambda release: release.name)
-def test_every_file_of_a_release_has_a_sum(release: object) -> None:
-    assert isinstance(release, type(MNIST))
-    names = {name for split in release.files.values() for name in split}
-    if release.archive is None:
-        names |= {f"{name}.gz" for name in names}
-    else:
-        names |= {release.archive}
-    assert set(release.sums) == names
-    assert len(set(release.sums.values())) == len(names)
-    assert all(len(bytes.fromhex(value)) == 16 for value in release.sums.values())
-
-
-def test_missing_truncated_and_wrong_files_are_named(tmp_path: Path) -> None:
-    contents = idx_contents(GREY)
-    write(tmp_path, contents)
-    (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(FileNotFoundError, match=r"t10k-labels-idx1-ubyte is missing"):
-        load("mnist", tmp_path)
-    write(tmp_path, {"t10k-labels-idx1-ubyte": contents["t10k-labels-idx1-ubyte"][:-1]})
-    with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte holds 9 bytes of data"):
-        load("mnist", tmp_path, verify=False)
-    write(tmp_path, idx_contents(arrays((1, 27, 28))))
-    with pytest.raises(ValueError, match=r"images of shape \[1, 27, 28\], expected \[1, 28, 28\]"):
-        load("mnist", tmp_path, verify=False)
-    images, labels = GREY["train"]
-    write(tmp_path, idx_contents(GREY | {"train": (images, labels + 1)}))
-    with pytest.raises(ValueError, match=r"label 10 at index 9, expected 0\.\.9"):
-        load("mnist", tmp_path, verify=False)
-
-
-def test_half_of_a_parquet_layout_is_named(tmp_path: Path) -> None:
-    write_parquet(tmp_path, COLOUR)
-    (tmp_path / "test-00000-of-00001.parquet").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no test-\*\.parquet, while other files"):
-        load("cifar10", tmp_path, verify=False)
-
-
-def test_nothing_there_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"has no files of mnist, expected .* pip install 'widemargin\[hub\]'"):
-        load("mnist", tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"cifar10 has no root: neither root= nor WIDEMARGIN_DATA"):
-        load("cifar10")
-
-
-@pytest.mark.parametrize(
-    ("name", "repository", "column", "data"),
+    ("row", "sentence"),
     [
-        ("mnist", "ylecun/mnist", "image", GREY),
-        ("fashion-mnist", "zalando-datasets/fashion_mnist", "image", GREY),
-        ("cifar10", "uoft-cs/cifar10", "img", COLOUR),
+        ({"image": IMAGE, "label": 10}, "row 1 of there has label 10,"),
+        ({"image": IMAGE, "label": None}, "row 1 of there has label None"),
+        ({"image": {"bytes": None, "path": "x.png"}, "label": 0}, r"row 1 of there .*bytes"),
+        ({"image": {"bytes": b"x", "path": None}, "label": 0}, "row 1 of there is not"),
+        (rows(arrays((1, 27, 28))["test"])[0], r"row 1 of there .*\[1, 27, 28\]"),
+        ({"image": IMAGE}, "row 1 of there has columns image,"),
     ],
 )
-def test_from_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, repository: str, column: str, data: Arrays
-) -> None:
-    splits = {split: rows(part, column) for split, part in data.items()}
-    hub = FakeHub({repository: splits}).install(monkeypatch)
-    publish(monkeypatch, name, (cifar_contents if name == "cifar10" else idx_contents)(data))
-    check(load(name, tmp_path), data)
-    assert hub.calls == [(repository, "train", False), (repository, "test", False)]
-    assert not list(tmp_path.iterdir())  # nothing of our own is cached
-    splits["test"].reverse()
-    with pytest.raises(ValueError, match=f"as rebuilt from the test split of {repository} has md5"):
-        load(name)
+def test_a_row_that_does_not_fit_is_named(row: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        rows_to_arrays([{"image": IMAGE, "label": 0}, row], SHAPE, 10, "there")
 
 
-def test_local_files_before_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = FakeHub({}).install(monkeypatch)
-    write(tmp_path, idx_contents(GREY))
-    load("mnist", tmp_path, verify=False)
-    assert hub.calls == []
-    with pytest.raises(OSError, match=r"uoft-cs/cifar10 could not be downloaded .*: no route to host"):
-        load("cifar10", tmp_path)
+def test_no_rows() -> None:
+    with pytest.raises(ValueError, match="there has no rows"):
+        rows_to_arrays([], SHAPE, 10, "there")
 
 
-def test_no_pickle_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The Python version of CIFAR-10 is pickles; it is not a layout that is looked at.
-    (tmp_path / "cifar-10-batches-py").mkdir()
-    (tmp_path / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x04.")
-    monkeypatch.setitem(sys.modules, "pickle", None)
-    with pytest.raises(FileNotFoundError, match="has no files of cifar10"):
-        load("cifar10", tmp_path)
+def test_without_pyarrow_a_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_parquet(tmp_path, arrays(SHAPE))
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ImportError, match=r"pyarrow.*widemargin\[files\]"):
+        next(parquet_rows(parquet_shards(tmp_path, "train")))
+
+
+@pytest.mark.parametrize("form", ["PNG", "WEBP"])
+def test_lossless_images_come_back_as_they_were(form: str) -> None:
+    for image in arrays((3, 32, 32))["test"][0]:
+        np.testing.assert_array_equal(decode_image(encoded(image, form), 3, "it"), image)
+
+
+def test_grey_images_have_one_channel() -> None:
+    (image, *_) = arrays((1, 28, 28))["test"][0]
+    np.testing.assert_array_equal(decode_image(encoded(image), 1, "it"), image)
+    assert decode_image(encoded(image), 3, "it").shape == (3, 28, 28)
+
+
+@pytest.mark.parametrize("shape", [(40, 80), (80, 40), (7, 9), (64, 64), (1, 50)])
+def test_the_middle_is_cut_out(shape: tuple[int, int]) -> None:
+    height, width = shape
+    image = np.full((3, height, width), 200, np.uint8)
+    cut = decode_image(encoded(image), 3, "it", size=32)
+    assert cut.shape == (3, 32, 32)
+    assert int(cut.min()) == int(cut.max()) == 200
+
+
+def test_the_cut_is_in_the_middle() -> None:
+    image = np.zeros((3, 64, 128), np.uint8)
+    image[:, :, 64:] = 255  # dark on the left, bright on the right
+    cut = decode_image(encoded(image), 3, "it", size=56)  # 56/0.875 = 64: no scaling
+    np.testing.assert_array_equal(cut, image[:, 4:60, 36:92])
+
+
+def broken_images() -> list[bytes]:
+    buffer = io.BytesIO()
+    Image.new("RGB", (50, 50)).save(buffer, "BMP")  # whole, but of a kind that no data set here has
+    png = encoded(arrays((3, 32, 32))["test"][0][0])
+    return [png[: len(png) // 2], b"", b"<html>", buffer.getvalue()]
+
+
+@pytest.mark.parametrize("content", broken_images())
+def test_what_is_no_whole_image_is_named(content: bytes) -> None:
+    with pytest.raises(ValueError, match="row 3 of that is not"):
+        decode_image(content, 3, "row 3 of that")
+
+
+@pytest.mark.parametrize("column", ["img", "image"])
+def test_images_are_left_encoded(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    row = {column: {"bytes": b"x", "path": None}, "label": 0}
+    FakeHub({"a/b": {"train": [row]}}).install(monkeypatch)
+    rows = hub_rows("a/b", "train", streaming=True)
+    assert rows.casts == [(column, False)]
+    assert list(rows) == [row]
+
+
+def test_another_layout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeHub({"a/b": {"train": [{"text": "x"}]}}).install(monkeypatch)
+    with pytest.raises(ValueError, match="a/b has columns text,"):
+        hub_rows("a/b", "train", streaming=False)
+
+
+def test_without_the_extra_a_sentence_says_what_to_install() -> None:
+    with pytest.raises(ImportError, match=r"datasets.*widemargin\[hub\]"):
+        hub_rows("a/b", "train", streaming=False)

@@ -40,7 +40,7 @@ def test_to_moves_all_three_tensors() -> None:
 
 
 def test_samples_check_themselves() -> None:
-    with pytest.raises(ValueError, match="x has 2 samples, but y has 3 labels"):
+    with pytest.raises(ValueError, match=r"x has 2 .*y has 3 "):
         Samples(torch.zeros(2, 1), torch.zeros(3))
 
 
@@ -63,14 +63,14 @@ def test_map_takes_both_parts_and_forgets_the_range() -> None:
 @pytest.mark.parametrize(
     ("x", "y", "index", "sentence"),
     [
-        ([1.0], torch.zeros(1), None, "x is a list, expected a tensor"),
-        (torch.zeros(1), None, None, "y is a NoneType, expected a tensor"),
+        ([1.0], torch.zeros(1), None, "x is a list"),
+        (torch.zeros(1), None, None, "y is a NoneType"),
         (torch.tensor(1.0), torch.zeros(1), None, "x is a single number"),
-        (torch.zeros(2, 1), torch.zeros(2, 1), None, r"y has shape \[2, 1\], expected \[samples\]"),
-        (torch.zeros(2, 1), torch.zeros(3), None, "x has 2 samples, but y has 3 labels"),
+        (torch.zeros(2, 1), torch.zeros(2, 1), None, r"y has shape \[2, 1\]"),
+        (torch.zeros(2, 1), torch.zeros(3), None, r"x has 2 .*y has 3 "),
         (torch.zeros(0, 1), torch.zeros(0), None, "empty"),
-        (torch.zeros(1, device="meta"), torch.zeros(1), None, "x is on meta, but y is on cpu"),
-        (torch.zeros(2), torch.zeros(2), torch.zeros(3, dtype=torch.int64), r"index has shape \[3\], expected \[2\]"),
+        (torch.zeros(1, device="meta"), torch.zeros(1), None, r"x is on meta.*cpu"),
+        (torch.zeros(2), torch.zeros(2), torch.zeros(3, dtype=torch.int64), r"index has shape \[3\]"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(x: object, y: object, index: torch.Tensor | None, sentence: str) -> None:

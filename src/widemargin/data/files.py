@@ -1,21 +1,64 @@
-"""Reading the original files of a release into memory: plain, gzipped, or inside one tar file; nothing is unpacked."""
+"""Files of data sets: root folders, checksums, and reading plain, gzipped and tar files into memory."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
+import os
 import tarfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from widemargin.data.checksums import check_md5
+VARIABLE = "WIDEMARGIN_DATA"
+
+
+def default_root() -> Path | None:
+    """The folder in the environment variable WIDEMARGIN_DATA, or None where it is not set."""
+    value = os.environ.get(VARIABLE)
+    return _folder(VARIABLE, value) if value else None
+
+
+def resolve_root(root: str | Path | None) -> Path | None:
+    """`root` where it is given, else the default one."""
+    return default_root() if root is None else _folder("root", root)
+
+
+def search_folders(root: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
+    """The folders in `root` to search, those named after the data set first, the root itself last.
+
+    The order matters: MNIST and Fashion-MNIST have files of the same names, so those in the root itself may belong to
+    either.
+    """
+    folders = [root / name / inner for name in names for inner in ("", "raw", "data")]
+    folders += [root, root / "raw", root / "data"]
+    return tuple(folder for folder in folders if folder.is_dir())
+
+
+def files_not_found(name: str, root: Path | None, expected: str) -> FileNotFoundError:
+    """The error that says which files of the data set `name` were expected, and how to download it."""
+    where = f"{root} has no files of {name}" if root else f"{name} has no root: neither root= nor {VARIABLE} is set"
+    return FileNotFoundError(f"{where}, expected {expected}; or pip install 'widemargin[hub]' to download it")
+
+
+def check_md5(content: bytes, expected: str, source: str) -> None:
+    """Raise a `ValueError` that names `source` and both sums unless the MD5 of `content` is the expected one.
+
+    MD5 because the releases publish it: it detects damage and mistakes, not malice.
+    """
+    actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if actual != expected:
+        raise ValueError(
+            f"{source} has md5 {actual} ({len(content):,} bytes), expected {expected} as in the original release "
+            "(verify=False reads a subset or a changed copy)"
+        )
 
 
 @dataclass(frozen=True)
 class File:
-    """The content of a file, and what to call it in a sentence."""
+    """The content of a file, and its name in error messages."""
 
     source: str
     content: bytes
@@ -24,10 +67,9 @@ class File:
 def read_files(
     folder: Path, names: tuple[str, ...], *, archive: str | None, sums: Mapping[str, str] | None
 ) -> dict[str, File] | None:
-    """The files of these names in `folder`, each verified where `sums` is given; None where there is none of them.
+    """The files of these names in `folder`, each verified where `sums` is given; None where all are missing.
 
-    A file may be there as `name.gz` or, as some copies have it, with `.idx` for `-idx`. Some but not all of them is an
-    error that names the missing one.
+    A file may be named `name.gz` or, as in some copies, with `.idx` for `-idx`. Raises where some are missing.
     """
     if archive is not None and (folder / archive).is_file():
         return _read_archive(folder / archive, names, sums)
@@ -36,7 +78,7 @@ def read_files(
     if len(missing) == len(names):
         return None
     if missing:
-        raise FileNotFoundError(f"{folder / missing[0]} is missing, while other files of this data set are there")
+        raise FileNotFoundError(f"{folder / missing[0]} is missing, while other files of this data set exist")
     return {name: _read(path, name, sums) for name, path in paths.items() if path is not None}
 
 
@@ -56,7 +98,7 @@ def _read(path: Path, name: str, sums: Mapping[str, str] | None) -> File:
         try:
             content = gzip.decompress(content)
         except (EOFError, OSError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file: {error}") from error
+            raise ValueError(f"{path} is not a complete gzip file: {error}") from error
     return File(str(path), content)
 
 
@@ -64,17 +106,24 @@ def _read_archive(path: Path, names: tuple[str, ...], sums: Mapping[str, str] | 
     content = path.read_bytes()
     if sums is not None:
         check_md5(content, sums[path.name], str(path))
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:*") as archive:
             for member in archive:
                 name = member.name.rsplit("/", 1)[-1]
                 opened = archive.extractfile(member) if name in names else None
                 if opened is not None:
-                    found[name] = File(f"{path}/{member.name}", opened.read())
+                    files[name] = File(f"{path}/{member.name}", opened.read())
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole tar file: {error}") from error
+        raise ValueError(f"{path} is not a complete tar file: {error}") from error
     for name in names:
-        if name not in found:
+        if name not in files:
             raise FileNotFoundError(f"{name} is missing in {path}")
-    return found
+    return files
+
+
+def _folder(name: str, value: str | Path) -> Path:
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{name} is {str(value)!r}, which is not a folder")
+    return folder

@@ -1,39 +1,39 @@
-"""ImageNet, streamed: an image is read when it is asked for, and there is never more than a batch in memory."""
+"""ImageNet from folders or the hub, with images read on access."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
-from widemargin.data.decode import to_array
-from widemargin.data.hub import hub_rows
-from widemargin.data.roots import VARIABLE, folders, resolve
-from widemargin.data.rows import image_bytes
+from widemargin.checks import check_count
+from widemargin.data.files import files_not_found, resolve_root, search_folders
+from widemargin.data.images import Row, decode_image, hub_rows, image_bytes
 from widemargin.data.samples import Data
+
+ImageNet: TypeAlias = Data[Dataset[tuple[Tensor, Tensor]]]
 
 HUB = "ILSVRC/imagenet-1k"
 _FOLDERS = ("imagenet", "ImageNet", "ILSVRC2012", "imagenet-1k")
 _ENDINGS = (".jpeg", ".jpg", ".png", ".webp")
 
 
-def load_imagenet(root: str | Path | None, *, size: int = 224) -> Data[Dataset[tuple[Tensor, Tensor]]]:
-    """Images [3, size, size] in [0, 1], the middle of each; `test` is ImageNet's validation set.
+def load_imagenet(root: str | Path | None, *, size: int = 224) -> ImageNet:
+    """Images [3, size, size] in [0, 1], cropped at the centre; `test` is ImageNet's validation set.
 
     From a folder `train/<class>/*.JPEG` and `val/<class>/*.JPEG` (any number of classes, in the order of the folders'
-    names), else from the hub. There is no checksum: the release is no set of files that one could keep as they were.
+    names), else streamed from the hub. There are no checksums, since the release is not a fixed set of files.
     """
-    if size < 1:
-        raise ValueError(f"size is {size}, expected the side of the images in pixels, at least 1")
-    place = resolve(root)
-    for folder in folders(place, _FOLDERS) if place is not None else ():
+    check_count("size", size)
+    place = resolve_root(root)
+    for folder in search_folders(place, _FOLDERS) if place is not None else ():
         val = next((folder / name for name in ("val", "validation") if (folder / name).is_dir()), None)
         if val is not None and (folder / "train").is_dir():
             return _from_folder(folder / "train", val, size)
@@ -42,7 +42,7 @@ def load_imagenet(root: str | Path | None, *, size: int = 224) -> Data[Dataset[t
 
 @dataclass(frozen=True, eq=False)
 class ImageFolder(Dataset[tuple[Tensor, Tensor]]):
-    """The images of a folder with one folder a class."""
+    """The images of a folder with one subfolder per class."""
 
     folder: Path
     classes: tuple[str, ...]
@@ -63,9 +63,9 @@ class ImageFolder(Dataset[tuple[Tensor, Tensor]]):
 
 @dataclass(frozen=True, eq=False)
 class ImageStream(IterableDataset[tuple[Tensor, Tensor]]):
-    """Rows from the hub; among the workers of a `DataLoader` the hub's own iterator shares them out."""
+    """Rows from the hub, which its own iterator distributes among the workers of a `DataLoader`."""
 
-    rows: Iterable[Mapping[str, Any]]
+    rows: Iterable[Row]
     size: int
     source: str
 
@@ -75,11 +75,11 @@ class ImageStream(IterableDataset[tuple[Tensor, Tensor]]):
             yield _to_tensor(image_bytes(row, where), where, self.size), torch.tensor(row["label"])
 
 
-def _from_folder(train: Path, val: Path, size: int) -> Data[Dataset[tuple[Tensor, Tensor]]]:
+def _from_folder(train: Path, val: Path, size: int) -> ImageNet:
     classes = {part: tuple(sorted(entry.name for entry in os.scandir(part) if entry.is_dir())) for part in (train, val)}
-    for part, found in classes.items():
-        if not found:
-            raise FileNotFoundError(f"{part} has no folders, expected one folder of images for each class")
+    for part, folders in classes.items():
+        if not folders:
+            raise FileNotFoundError(f"{part} has no folders, expected one folder of images per class")
     differing = sorted(set(classes[train]) ^ set(classes[val]))
     if differing:
         raise ValueError(f"{train} and {val} have different classes, for example {differing[0]}, expected the same")
@@ -102,17 +102,11 @@ def _list(part: Path, classes: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
     return tuple(files)
 
 
-def _from_hub(root: Path | None, size: int) -> Data[Dataset[tuple[Tensor, Tensor]]]:
+def _from_hub(root: Path | None, size: int) -> ImageNet:
     try:
         train, test = (hub_rows(HUB, split, streaming=True) for split in ("train", "validation"))
     except ImportError as error:
-        where = (
-            f"{root} has no folders train and val" if root else f"imagenet has no root: neither root= nor {VARIABLE}"
-        )
-        raise FileNotFoundError(
-            f"{where}, expected train/<class>/*.JPEG and val/<class>/*.JPEG; "
-            "or pip install 'widemargin[hub]' to stream it"
-        ) from error
+        raise files_not_found("imagenet", root, "train/<class>/*.JPEG and val/<class>/*.JPEG") from error
     return Data(
         "imagenet",
         ImageStream(train, size, f"the train split of {HUB}"),
@@ -123,4 +117,4 @@ def _from_hub(root: Path | None, size: int) -> Data[Dataset[tuple[Tensor, Tensor
 
 
 def _to_tensor(content: bytes, source: str, size: int) -> Float[Tensor, "3 size size"]:
-    return torch.tensor(to_array(content, 3, source, size=size), dtype=torch.float32).div_(255)
+    return torch.tensor(decode_image(content, 3, source, size=size), dtype=torch.float32).div_(255)

@@ -1,104 +1,119 @@
-"""A release to tensors: from its original files, else from Parquet, else from the hub; verified each way."""
+"""Encoded images: decoding one, and rows of an image and a label from Parquet files or the Hugging Face hub."""
 
 from __future__ import annotations
 
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from jaxtyping import UInt8
 
-from widemargin.data.checksums import check_md5
-from widemargin.data.files import read_files
-from widemargin.data.hub import hub_rows
-from widemargin.data.releases import Release
-from widemargin.data.roots import VARIABLE, folders, resolve
-from widemargin.data.rows import parquet_rows, parquet_shards, to_arrays
-from widemargin.data.samples import Data, Samples
+from widemargin._io.optional import import_optional
 
-Arrays = tuple[UInt8[np.ndarray, "n c h w"], UInt8[np.ndarray, " n"]]
+Row: TypeAlias = Mapping[str, object]
+_FORMATS = ("PNG", "WEBP", "JPEG")  # Pillow would try forty others
 
 
-def load_release(release: Release, root: str | Path | None, *, verify: bool) -> Data:
-    """The release's two splits, x in [0, 1] as float32 [n, channels, height, width], y as int64."""
-    place = resolve(root)
-    splits = _local(release, place, verify) or _downloaded(release, place, verify)
-    parts = {split: _samples(*arrays) for split, arrays in splits.items()}
-    return Data(release.name, parts["train"], parts["test"], release.classes, (0.0, 1.0))
+def decode_image(content: bytes, channels: int, source: str, *, size: int | None = None) -> UInt8[np.ndarray, "c h w"]:
+    """The image as bytes [channels, height, width]: grey for 1 channel, red, green and blue for 3.
+
+    With `size`, the shorter side is scaled to size/0.875 and the central size × size pixels are cropped, as is usual
+    in evaluations on ImageNet.
+    """
+    image_module = import_optional("PIL.Image", "reading images")
+    try:
+        with image_module.open(io.BytesIO(content), formats=_FORMATS) as opened:
+            image = opened.convert("L" if channels == 1 else "RGB")
+    except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
+        raise ValueError(f"{source} is not a complete PNG, WebP or JPEG image: {error}") from error
+    if size is not None:
+        scale = size / 0.875 / min(image.size)
+        width, height = (max(size, round(side * scale)) for side in image.size)
+        left, top = (width - size) // 2, (height - size) // 2
+        image = image.resize((width, height), image_module.Resampling.BILINEAR)
+        image = image.crop((left, top, left + size, top + size))
+    array = np.asarray(image)
+    return array[np.newaxis] if channels == 1 else array.transpose(2, 0, 1)
 
 
-def _local(release: Release, root: Path | None, verify: bool) -> dict[str, Arrays] | None:
-    for folder in folders(root, release.folders) if root is not None else ():
-        found = _from_originals(release, folder, verify) or _from_parquet(release, folder, verify)
-        if found is not None:
-            return found
-    return None
+def rows_to_arrays(
+    rows: Iterable[Row], shape: tuple[int, int, int], classes: int, source: str
+) -> tuple[UInt8[np.ndarray, "n c h w"], UInt8[np.ndarray, " n"]]:
+    """Images [n, channels, height, width] and labels [n] of rows `{"img" or "image": {"bytes": …}, "label": …}`."""
+    images: list[UInt8[np.ndarray, "c h w"]] = []
+    labels: list[int] = []
+    for number, row in enumerate(rows):
+        where = f"row {number} of {source}"
+        image = decode_image(image_bytes(row, where), shape[0], where)
+        if image.shape != shape:
+            raise ValueError(f"{where} is an image of shape {list(image.shape)}, expected {list(shape)}")
+        label = row["label"]
+        if not isinstance(label, int) or not 0 <= label < classes:
+            raise ValueError(f"{where} has label {label!r}, expected 0..{classes - 1}")
+        images.append(image)
+        labels.append(label)
+    if not images:
+        raise ValueError(f"{source} has no rows, expected at least one")
+    return np.stack(images), np.array(labels, dtype=np.uint8)
 
 
-def _from_originals(release: Release, folder: Path, verify: bool) -> dict[str, Arrays] | None:
-    names = tuple(name for split in release.files.values() for name in split)
-    files = read_files(folder, names, archive=release.archive, sums=release.sums if verify else None)
-    if files is None:
-        return None
-    splits = {split: release.parse(tuple(files[name] for name in part)) for split, part in release.files.items()}
-    for split, (images, labels) in splits.items():
-        _check_fits(release, images, labels, f"the {split} files in {folder}")
-    return splits
+def image_bytes(row: Row, where: str) -> bytes:
+    """The encoded image of a row."""
+    image = row[_image_column(tuple(row), where)]
+    content = image.get("bytes") if isinstance(image, Mapping) else None
+    if not isinstance(content, bytes):
+        raise ValueError(f"{where} has no bytes of an image")
+    return content
 
 
-def _from_parquet(release: Release, folder: Path, verify: bool) -> dict[str, Arrays] | None:
-    shards = {split: parquet_shards(folder, split) for split in release.files}
-    if not any(shards.values()):
-        return None
-    splits: dict[str, Arrays] = {}
-    for split, paths in shards.items():
-        if not paths:
-            raise FileNotFoundError(f"{folder} has no {split}-*.parquet, while other files of this data set are there")
-        source = f"{folder}/{split}-*.parquet"
-        splits[split] = to_arrays(parquet_rows(paths), release.shape, len(release.classes), source)
-        _check_rows(release, split, splits[split], source, verify)
-    return splits
+def parquet_shards(folder: Path, split: str) -> tuple[Path, ...]:
+    """The files `split-00000-of-00003.parquet` … of a folder in order; empty where all are missing."""
+    shards = {path.name: path for path in sorted(folder.glob(f"{split}-*-of-*.parquet"))}
+    for name in shards:
+        total = re.fullmatch(rf"{split}-\d+-of-(\d+)\.parquet", name)
+        if total is None:
+            raise ValueError(f"{folder / name} is not named as a shard, expected {split}-00000-of-00001.parquet")
+        for k in range(int(total[1])):
+            expected = f"{split}-{k:05d}-of-{total[1]}.parquet"
+            if expected not in shards:
+                raise FileNotFoundError(f"{folder / expected} is missing, while {name} exists")
+    return tuple(shards.values())
 
 
-def _downloaded(release: Release, root: Path | None, verify: bool) -> dict[str, Arrays]:
-    splits: dict[str, Arrays] = {}
-    for split in release.files:
+def parquet_rows(shards: tuple[Path, ...]) -> Iterator[Row]:
+    """The rows of Parquet files, one after the other, without a whole file in memory."""
+    parquet = import_optional("pyarrow.parquet", "reading Parquet")
+    arrow = import_optional("pyarrow", "reading Parquet")
+    for path in shards:
         try:
-            rows = hub_rows(release.hub, split, streaming=False)
-        except ImportError as error:
-            raise FileNotFoundError(_not_found(release, root)) from error
-        source = f"the {split} split of {release.hub}"
-        splits[split] = to_arrays(rows, release.shape, len(release.classes), source)
-        _check_rows(release, split, splits[split], source, verify)
-    return splits
+            with parquet.ParquetFile(path) as file:
+                columns = [_image_column(file.schema_arrow.names, str(path)), "label"]
+                for batch in file.iter_batches(batch_size=1024, columns=columns):
+                    yield from batch.to_pylist()
+        except (arrow.ArrowInvalid, OSError) as error:
+            raise ValueError(f"{path} is not a complete Parquet file: {error}") from error
 
 
-def _not_found(release: Release, root: Path | None) -> str:
-    where = (
-        f"{root} has no files of {release.name}"
-        if root
-        else f"{release.name} has no root: neither root= nor {VARIABLE}"
-    )
-    return f"{where}, expected its original files or Parquet; or pip install 'widemargin[hub]' to download it"
+def hub_rows(repository: str, split: str, *, streaming: bool) -> Any:
+    """The rows of a split on the Hugging Face hub: `{"image": {"bytes": …, "path": …}, "label": …}`.
+
+    Downloaded once into the cache of the library `datasets`, which an interrupted download leaves unchanged; with
+    `streaming`, fetched as they are read.
+    """
+    datasets = import_optional("datasets", f"downloading {repository}")
+    try:
+        rows = datasets.load_dataset(repository, split=split, streaming=streaming)
+    except OSError as error:
+        raise OSError(f"{repository} could not be downloaded from the Hugging Face hub: {error}") from error
+    column = _image_column(tuple(rows.features), repository)
+    return rows.cast_column(column, datasets.Image(decode=False))
 
 
-def _check_rows(release: Release, split: str, arrays: Arrays, source: str, verify: bool) -> None:
-    """Rows carry no checksum of the release, so the original files are rebuilt from them and compared."""
-    if verify:
-        for name, content in release.pack(*arrays, release.files[split]).items():
-            check_md5(content, release.sums[name], f"{name} as rebuilt from {source}")
-
-
-def _check_fits(
-    release: Release, images: UInt8[np.ndarray, "n c h w"], labels: UInt8[np.ndarray, " n"], source: str
-) -> None:
-    if images.shape[1:] != release.shape:
-        raise ValueError(f"{source} hold images of shape {list(images.shape[1:])}, expected {list(release.shape)}")
-    outside = np.flatnonzero(labels >= len(release.classes))
-    if len(outside):
-        at = int(outside[0])
-        raise ValueError(f"{source} have label {labels[at]} at index {at}, expected 0..{len(release.classes) - 1}")
-
-
-def _samples(images: UInt8[np.ndarray, "n c h w"], labels: UInt8[np.ndarray, " n"]) -> Samples:
-    return Samples(torch.tensor(images, dtype=torch.float32).div_(255), torch.tensor(labels, dtype=torch.int64))
+def _image_column(columns: Sequence[str], where: str) -> str:
+    for name in ("img", "image"):
+        if name in columns and "label" in columns:
+            return name
+    raise ValueError(f"{where} has columns {', '.join(columns)}, expected img or image, and label")

@@ -1,105 +1,196 @@
-"""The three image sets that are read from their original files: what the releases are, as data.
+"""Image sets read from their original releases: MNIST, Fashion-MNIST and CIFAR-10.
 
-The sums of the `.gz` files, of `cifar-10-binary.tar.gz` and of its members are those of the original releases; those
-of the unpacked idx files are the sums of what the verified `.gz` files unpack to.
+The checksums of the `.gz` files, of `cifar-10-binary.tar.gz` and of its members are those of the original releases;
+those of the unpacked idx files belong to the contents of the verified `.gz` files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
+import torch
 from jaxtyping import UInt8
 
-from widemargin.data import cifar_binary, idx
-from widemargin.data.files import File
+from widemargin.data.files import File, check_md5, files_not_found, read_files, resolve_root, search_folders
+from widemargin.data.formats import CIFAR_FILES, IDX_FILES, pack_cifar, pack_idx, parse_cifar, parse_idx
+from widemargin.data.images import Row, hub_rows, parquet_rows, parquet_shards, rows_to_arrays
+from widemargin.data.samples import Data, Samples
 
-Images = UInt8[np.ndarray, "n channels height width"]
-Labels = UInt8[np.ndarray, " n"]
+Images: TypeAlias = UInt8[np.ndarray, "n c h w"]
+Labels: TypeAlias = UInt8[np.ndarray, " n"]
+Arrays: TypeAlias = tuple[UInt8[np.ndarray, "n c h w"], UInt8[np.ndarray, " n"]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """One original release: its files, how they are read and written, and its name elsewhere."""
+    """An original release: its files, their format, and its name on the Hugging Face hub.
+
+    Attributes:
+        name: the name in `load`.
+        classes: names of the classes.
+        shape: channels, height and width of an image.
+        files: the unpacked files of each split.
+        archive: a tar file with all of them.
+        sums: MD5 of each file.
+        folders: names of folders that may hold the files.
+        hub: repository on the Hugging Face hub.
+        parse: images and labels of the files of a split.
+        pack: the inverse of `parse`: the contents of the named files.
+    """
 
     name: str
     classes: tuple[str, ...]
     shape: tuple[int, int, int]
     files: Mapping[str, tuple[str, ...]]
-    """The unpacked files of each split."""
     archive: str | None
-    """A tar file that holds all of them."""
     sums: Mapping[str, str]
     folders: tuple[str, ...]
-    """Names that the folder of its files goes by."""
     hub: str
-    """The repository on the Hugging Face hub."""
-    parse: Callable[[tuple[File, ...]], tuple[Images, Labels]]
+    parse: Callable[[tuple[File, ...]], Arrays]
     pack: Callable[[Images, Labels, tuple[str, ...]], dict[str, bytes]]
-    """The inverse of `parse`: the contents that the named files would have."""
 
 
-MNIST = Release(
-    name="mnist",
-    classes=tuple("0123456789"),
-    shape=(1, 28, 28),
-    files=idx.FILES,
-    archive=None,
-    sums={
-        "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-        "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-        "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
-    },
-    folders=("mnist", "MNIST", "mnist/mnist"),
-    hub="ylecun/mnist",
-    parse=idx.parse,
-    pack=idx.pack,
+def load_release(release: Release, root: str | Path | None, *, verify: bool) -> Data:
+    """The two splits of a release, x in [0, 1] as float32 [n, channels, height, width], y as int64.
+
+    Read from the original files, else from Parquet files, else from the hub, and verified in each case.
+    """
+    folder = resolve_root(root)
+    splits = _local(release, folder, verify) or _downloaded(release, folder, verify)
+    parts = {
+        split: Samples(torch.tensor(images, dtype=torch.float32).div_(255), torch.tensor(labels, dtype=torch.int64))
+        for split, (images, labels) in splits.items()
+    }
+    return Data(release.name, parts["train"], parts["test"], release.classes, (0.0, 1.0))
+
+
+def _local(release: Release, root: Path | None, verify: bool) -> dict[str, Arrays] | None:
+    for folder in search_folders(root, release.folders) if root is not None else ():
+        splits = _from_originals(release, folder, verify) or _from_parquet(release, folder, verify)
+        if splits is not None:
+            return splits
+    return None
+
+
+def _from_originals(release: Release, folder: Path, verify: bool) -> dict[str, Arrays] | None:
+    names = tuple(name for split in release.files.values() for name in split)
+    files = read_files(folder, names, archive=release.archive, sums=release.sums if verify else None)
+    if files is None:
+        return None
+    splits = {split: release.parse(tuple(files[name] for name in part)) for split, part in release.files.items()}
+    for split, (images, labels) in splits.items():
+        _check_arrays(release, images, labels, f"the {split} files in {folder}")
+    return splits
+
+
+def _from_parquet(release: Release, folder: Path, verify: bool) -> dict[str, Arrays] | None:
+    shards = {split: parquet_shards(folder, split) for split in release.files}
+    if not any(shards.values()):
+        return None
+    for split, paths in shards.items():
+        if not paths:
+            raise FileNotFoundError(f"{folder} has no {split}-*.parquet, while other files of this data set exist")
+    return {
+        split: _from_rows(release, split, parquet_rows(paths), f"{folder}/{split}-*.parquet", verify)
+        for split, paths in shards.items()
+    }
+
+
+def _downloaded(release: Release, root: Path | None, verify: bool) -> dict[str, Arrays]:
+    splits: dict[str, Arrays] = {}
+    for split in release.files:
+        try:
+            rows = hub_rows(release.hub, split, streaming=False)
+        except ImportError as error:
+            raise files_not_found(release.name, root, "its original files or Parquet") from error
+        splits[split] = _from_rows(release, split, rows, f"the {split} split of {release.hub}", verify)
+    return splits
+
+
+def _from_rows(release: Release, split: str, rows: Iterable[Row], source: str, verify: bool) -> Arrays:
+    """Arrays of rows. Rows have no checksum, so the original files are rebuilt from them and compared."""
+    arrays = rows_to_arrays(rows, release.shape, len(release.classes), source)
+    if verify:
+        for name, content in release.pack(*arrays, release.files[split]).items():
+            check_md5(content, release.sums[name], f"{name} as rebuilt from {source}")
+    return arrays
+
+
+def _check_arrays(release: Release, images: Images, labels: Labels, source: str) -> None:
+    if images.shape[1:] != release.shape:
+        raise ValueError(f"{source} have images of shape {list(images.shape[1:])}, expected {list(release.shape)}")
+    last = len(release.classes) - 1
+    outside = np.flatnonzero(labels > last)
+    if len(outside):
+        raise ValueError(f"{source} have label {labels[outside[0]]} at index {outside[0]}, expected 0..{last}")
+
+
+def _idx_release(
+    name: str, classes: tuple[str, ...], folders: tuple[str, ...], hub: str, *, zipped: list[str], plain: list[str]
+) -> Release:
+    """A release of MNIST's format, with the sums of its `.gz` files and of their contents in the order of the files."""
+    files = [file for split in IDX_FILES.values() for file in split]
+    return Release(
+        name=name,
+        classes=classes,
+        shape=(1, 28, 28),
+        files=IDX_FILES,
+        archive=None,
+        sums=dict(zip([*(f"{file}.gz" for file in files), *files], zipped + plain, strict=True)),
+        folders=folders,
+        hub=hub,
+        parse=parse_idx,
+        pack=pack_idx,
+    )
+
+
+MNIST = _idx_release(
+    "mnist",
+    tuple("0123456789"),
+    ("mnist", "MNIST", "mnist/mnist"),
+    "ylecun/mnist",
+    zipped=[
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "d53e105ee54ea40749a09fcbcd1e9432",
+        "9fb629c4189551a2d022fa330f9573f3",
+        "ec29112dd5afa0611ce80d1b7f02629c",
+    ],
+    plain=[
+        "6bbc9ace898e44ae57da46a324031adb",
+        "a25bea736e30d166cdddb491f175f624",
+        "2646ac647ad5339dbf082846283269ea",
+        "27ae3e4e09519cfbb04c329615203637",
+    ],
 )
 
-FASHION_MNIST = Release(
-    name="fashion-mnist",
-    classes=(
-        "T-shirt/top",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Ankle boot",
-    ),
-    shape=(1, 28, 28),
-    files=idx.FILES,
-    archive=None,
-    sums={
-        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
-        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
-        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
-    },
-    folders=("fashion-mnist", "FashionMNIST", "fashion_mnist", "fashion_mnist/fashion_mnist"),
-    hub="zalando-datasets/fashion_mnist",
-    parse=idx.parse,
-    pack=idx.pack,
+FASHION_MNIST = _idx_release(
+    "fashion-mnist",
+    ("T-shirt/top", *["Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag"], "Ankle boot"),
+    ("fashion-mnist", "FashionMNIST", "fashion_mnist", "fashion_mnist/fashion_mnist"),
+    "zalando-datasets/fashion_mnist",
+    zipped=[
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "25c81989df183df01b3e8a0aad5dffbe",
+        "bef4ecab320f06d8554ea6380940ec79",
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ],
+    plain=[
+        "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "9018921c3c673c538a1fc5bad174d6f9",
+        "8181f5470baa50b63fa0f6fddb340f0a",
+        "15d484375f8d13e6eb1aabb0c3f46965",
+    ],
 )
 
 CIFAR10 = Release(
     name="cifar10",
     classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     shape=(3, 32, 32),
-    files=cifar_binary.FILES,
+    files=CIFAR_FILES,
     archive="cifar-10-binary.tar.gz",
     sums={
         "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
@@ -112,6 +203,6 @@ CIFAR10 = Release(
     },
     folders=("cifar10", "cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", "cifar10/plain_text", "plain_text"),
     hub="uoft-cs/cifar10",
-    parse=cifar_binary.parse,
-    pack=cifar_binary.pack,
+    parse=parse_cifar,
+    pack=pack_cifar,
 )

@@ -1,4 +1,4 @@
-"""What `load` returns: labelled samples as two tensors, and a data set of two such parts."""
+"""Labelled samples as two tensors, and data sets of a training and a test part."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing_extensions import TypeVar
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples(Dataset[tuple[Tensor, Tensor]]):
-    """Inputs `x` and labels `y`, one row a sample; a torch `Dataset`, so a `DataLoader` takes it too.
+    """Inputs `x` and labels `y`, one row per sample; a torch `Dataset`.
 
-    `x` is [n, ...], `y` is [n]. `index` [n] says where each sample stood in the data set that it was first drawn from;
-    None: where it stands now. The shapes are checked always, not in tests alone: here data of others come in.
+    `x` is [n, ...], `y` is [n]. `index` [n] is the position of each sample in the data set from which it was first
+    selected; None stands for the present positions.
     """
 
     x: Tensor
@@ -55,8 +55,8 @@ Part = TypeVar("Part", bound=Dataset[Any], default=Samples)
 class Data(Generic[Part]):
     """A data set: its two parts, the names of its classes, and the range of its inputs.
 
-    `bounds` is the range that every input lies in, (0.0, 1.0) for images, and None where there is no such range. The
-    parts are `Samples`; only `imagenet` has parts that read an image when it is asked for.
+    `bounds` is the range of every input, (0.0, 1.0) for images, and None where there is no such range. The parts are
+    `Samples`, except for `imagenet`, whose parts read images on access.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Data(Generic[Part]):
     bounds: tuple[float, float] | None
 
     def map(self, transform: Callable[[Part], Part], *, bounds: tuple[float, float] | None = None) -> Data[Part]:
-        """Both parts through one transform; `bounds` is the range after it, unknown unless it is given."""
+        """Both parts transformed; `bounds` is the range after the transform, None where it is unknown."""
         return replace(self, train=transform(self.train), test=transform(self.test), bounds=bounds)
 
 
@@ -86,4 +86,4 @@ def _check(x: object, y: object, index: object) -> None:
     if x.device != y.device:
         raise ValueError(f"x is on {x.device}, but y is on {y.device}")
     if isinstance(index, Tensor) and index.shape != y.shape:
-        raise ValueError(f"index has shape {list(index.shape)}, expected [{len(y)}], one entry a sample")
+        raise ValueError(f"index has shape {list(index.shape)}, expected [{len(y)}], one entry per sample")

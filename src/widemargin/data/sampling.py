@@ -1,4 +1,4 @@
-"""Which samples: a validation set held out, and subsets that lie inside one another."""
+"""Held-out validation sets and nested random subsets."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from widemargin.checks import check_number
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
 
 
 def holdout(samples: Samples, count: int, seed: int) -> tuple[Samples, Samples]:
-    """Hold `count` samples out: `(train, validation)`, disjoint, together all of `samples`.
+    """`(train, validation)`: a disjoint split of `samples`, with `count` of them in `validation`.
 
     Drawn uniformly without replacement (elsayed, section 4.2, holds out 5,000 of MNIST's 60,000). Both parts keep the
     order of `samples`.
@@ -30,21 +31,21 @@ def subset(
     seed: int,
     balanced: bool = False,
 ) -> Samples:
-    """The first `count` samples, or round(`fraction`·n), of a fixed random order that depends on `seed` alone.
+    """The first `count` samples, or round(`fraction`·n), of a random order that depends on `seed` alone.
 
-    So a smaller subset is the beginning of every larger one of the same seed: the 1 % lies inside the 5 %. With
-    `balanced` the order takes the classes in turn, and the classes' counts differ by at most one at every length. A
-    subset that would leave a class of `samples` empty is an error, in both modes.
+    Subsets are nested: a smaller one is the beginning of every larger one of the same seed. With `balanced` the order
+    takes the classes in turn, and their counts differ by at most one at every length. Raises where a class of
+    `samples` would be empty.
     """
     size = _size(len(samples), count, fraction)
     labels = samples.y.cpu()
     order = torch.randperm(len(samples), generator=generator("subset", seed))
-    classes, of = labels.unique(return_inverse=True)
+    classes, class_of = labels.unique(return_inverse=True)
     if balanced:
-        _check_enough(classes, of, size)
-        order = _in_turn(order, of, len(classes))
+        _check_enough(classes, class_of, size)
+        order = _in_turn(order, class_of, len(classes))
     chosen = order[:size]
-    _check_no_class_empty(classes, of[chosen], size, len(samples), seed)
+    _check_no_class_empty(classes, class_of[chosen], size, len(samples), seed)
     return samples.select(chosen)
 
 
@@ -52,8 +53,7 @@ def _size(n: int, count: int | None, fraction: float | int | None) -> int:
     if (count is None) == (fraction is None):
         raise ValueError(f"count is {count} and fraction is {fraction}, expected exactly one of them")
     if fraction is not None:
-        if not 0 < fraction <= 1:
-            raise ValueError(f"fraction is {fraction}, expected a number in (0, 1]")
+        check_number("fraction", fraction, above=0.0, most=1.0)
         count = round(fraction * n)
         if count == 0:
             raise ValueError(f"fraction is {fraction}, which is less than one of the {n} samples")
@@ -62,31 +62,33 @@ def _size(n: int, count: int | None, fraction: float | int | None) -> int:
     return count
 
 
-def _in_turn(order: Int[Tensor, " n"], of: Int[Tensor, " n"], classes: int) -> Int[Tensor, " n"]:
+def _in_turn(order: Int[Tensor, " n"], class_of: Int[Tensor, " n"], classes: int) -> Int[Tensor, " n"]:
     """`order`, rearranged so that one sample of each class comes before the second of any."""
     turn = torch.empty_like(order)
     for k in range(classes):
-        members = (of[order] == k).nonzero()[:, 0]
+        members = (class_of[order] == k).nonzero()[:, 0]
         turn[members] = torch.arange(len(members))
-    return order[torch.argsort(turn * classes + of[order])]
+    return order[torch.argsort(turn * classes + class_of[order])]
 
 
-def _check_enough(classes: Shaped[Tensor, " c"], of: Int[Tensor, " n"], size: int) -> None:
-    have = torch.bincount(of, minlength=len(classes))
+def _check_enough(classes: Shaped[Tensor, " c"], class_of: Int[Tensor, " n"], size: int) -> None:
+    available = torch.bincount(class_of, minlength=len(classes))
     for k in range(len(classes)):
-        need = size // len(classes) + (k < size % len(classes))
-        if have[k] < need:
+        needed = size // len(classes) + (k < size % len(classes))
+        if available[k] < needed:
             raise ValueError(
-                f"class {classes[k].item():g} has {int(have[k])} samples, but a balanced subset of {size} over "
-                f"{len(classes)} classes takes {need} of it"
+                f"class {classes[k].item():g} has {int(available[k])} samples, but a balanced subset of {size} over "
+                f"{len(classes)} classes needs {needed} of it"
             )
 
 
-def _check_no_class_empty(classes: Shaped[Tensor, " c"], of: Int[Tensor, " k"], size: int, n: int, seed: int) -> None:
-    empty = (torch.bincount(of, minlength=len(classes)) == 0).nonzero()[:, 0]
+def _check_no_class_empty(
+    classes: Shaped[Tensor, " c"], chosen: Int[Tensor, " k"], size: int, n: int, seed: int
+) -> None:
+    empty = (torch.bincount(chosen, minlength=len(classes)) == 0).nonzero()[:, 0]
     if len(empty):
         names = ", ".join(f"{classes[k].item():g}" for k in empty.tolist())
         raise ValueError(
-            f"a subset of {size} of the {n} samples with seed {seed} leaves class {names} empty, "
-            "expected at least one sample of each class: take more, or another seed"
+            f"count is {size} of {n} samples, but with seed {seed} it leaves class {names} empty: "
+            "increase it or change the seed"
         )

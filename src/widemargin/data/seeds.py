@@ -1,4 +1,4 @@
-"""A stream of random numbers of its own for each purpose, independent of the seed that a training sets."""
+"""Independent random streams, one per purpose and seed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import hashlib
 
 import torch
 
+from widemargin.checks import check_seed
+
 
 def generator(purpose: str, seed: int) -> torch.Generator:
     """A CPU generator seeded with SHA-256(purpose, seed).
 
-    The purpose is part of the seed: were holding out and flipping to draw the same permutation for seed 0, then the
-    samples held out would be the flipped ones. `torch.manual_seed` neither changes these numbers nor is changed.
+    The purpose is part of the seed, so that `holdout` and `flip_labels` do not draw the same permutation for seed 0.
+    Independent of `torch.manual_seed`.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed is {seed!r}, expected an integer")
+    check_seed(seed)
     digest = hashlib.sha256(f"widemargin.data {purpose} {seed}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -1,39 +1,36 @@
-"""A data set by its name."""
+"""Table of the data sets by name, and `load`."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, overload
-
-from torch import Tensor
-from torch.utils.data import Dataset
+from typing import Any, Literal, TypeAlias, overload
 
 from widemargin.data.embedded import load_digits, load_mnist_5k
-from widemargin.data.imagenet import load_imagenet
-from widemargin.data.images import load_release
-from widemargin.data.releases import CIFAR10, FASHION_MNIST, MNIST
+from widemargin.data.imagenet import ImageNet, load_imagenet
+from widemargin.data.releases import CIFAR10, FASHION_MNIST, MNIST, load_release
 from widemargin.data.samples import Data
 from widemargin.data.toy import load_toy
 
 InMemory = Literal["digits", "mnist-5k", "mnist", "fashion-mnist", "cifar10", "toy"]
+Root: TypeAlias = str | Path | None
+AnyData: TypeAlias = Data[Any]
 
 
 @overload
-def load(name: InMemory, root: str | Path | None = None, *, verify: bool = True) -> Data: ...
+def load(name: InMemory, root: Root = None, *, verify: bool = True) -> Data: ...
 @overload
-def load(
-    name: Literal["imagenet"], root: str | Path | None = None, *, verify: bool = True
-) -> Data[Dataset[tuple[Tensor, Tensor]]]: ...
+def load(name: Literal["imagenet"], root: Root = None, *, verify: bool = True) -> ImageNet: ...
 @overload
-def load(name: str, root: str | Path | None = None, *, verify: bool = True) -> Data[Any]: ...
-def load(name: str, root: str | Path | None = None, *, verify: bool = True) -> Data[Any]:
+def load(name: str, root: Root = None, *, verify: bool = True) -> AnyData: ...
+def load(name: str, root: Root = None, *, verify: bool = True) -> AnyData:
     """The data set `name`: x as float32, images [n, channels, height, width] in [0, 1]; y as int64.
 
-    `digits` and `mnist-5k` come inside Python packages, `toy` is drawn. The others are searched in `root`, or where
-    the environment variable WIDEMARGIN_DATA says, else downloaded with the extra `hub`; `imagenet` is streamed. What
-    is read must have the checksums of the original release, unless `verify` is False, for a subset or a changed copy.
+    `digits` and `mnist-5k` are part of Python packages, `toy` is generated. The others are searched in `root`, or in
+    the folder of the environment variable WIDEMARGIN_DATA, else downloaded with the extra `hub`; `imagenet` is
+    streamed. The files must have the checksums of the original release, unless `verify` is False, for a subset or a
+    changed copy.
     """
     if name not in _LOADERS:
         close = difflib.get_close_matches(str(name).lower(), _LOADERS, n=1)
@@ -43,11 +40,11 @@ def load(name: str, root: str | Path | None = None, *, verify: bool = True) -> D
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load` knows."""
+    """The names that `load` accepts."""
     return tuple(_LOADERS)
 
 
-_LOADERS: dict[str, Callable[[str | Path | None, bool], Data[Any]]] = {
+_LOADERS: dict[str, Callable[[Root, bool], AnyData]] = {
     "digits": lambda root, verify: load_digits(),  # noqa: ARG005
     "mnist-5k": lambda root, verify: load_mnist_5k(),  # noqa: ARG005
     "mnist": lambda root, verify: load_release(MNIST, root, verify=verify),

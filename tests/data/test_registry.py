@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from widemargin.data import load, names
-from widemargin.data.by_name import InMemory
+from widemargin.data.registry import InMemory
 
 
 def test_the_names() -> None:
