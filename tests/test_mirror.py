@@ -1,0 +1,168 @@
+"""Structure of the source tree: mirrored tests, class names, module docstrings, and lengths of functions and files."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "widemargin"
+
+MOST_FILE_LINES = 400
+MOST_FUNCTION_LINES = 60
+QUESTIONS = ("What ", "Which ", "Where ", "When ", "Why ", "How ")
+
+# Source files (or folders of declarations) without a test file of their own, and the test file that covers them.
+COVERED_ELSEWHERE: dict[str, str] = {
+    "__init__.py": "test_imports.py",
+    "_autograd/jvp.py": "test_places.py",
+    "_autograd/needed_grads.py": "_autograd/test_convolutions.py",
+    "_autograd/preserve_rng.py": "margins/test_estimation.py",
+    "_cuda/norm_jvp_kernel.py": "_autograd/test_norm_jvp.py",
+    "_cuda/runtime.py": "_cuda/test_graphs.py",
+    "attacks/rng.py": "attacks/test_pgd.py",
+    "bounds/covering.py": "bounds/test_input_margin.py",
+    "bounds/cushions.py": "bounds/test_odn.py",
+    "bounds/jacobian.py": "bounds/test_input_margin.py",
+    "bounds/kinds.py": "bounds/test_input_margin.py",
+    "bounds/result.py": "bounds/test_input_margin.py",
+    "certify/backward.py": "certify/test_bracket.py",
+    "certify/boxes.py": "certify/test_bracket.py",
+    "certify/layers.py": "certify/test_bracket.py",
+    "cli/__init__.py": "cli/test_app.py",
+    "cli/bound_tables.py": "cli/test_bounds.py",
+    "cli/errors.py": "cli/test_app.py",
+    "cli/five_losses.py": "cli/test_demo.py",
+    "cli/panels.py": "cli/test_picture.py",
+    "cli/paper_pictures.py": "cli/test_picture.py",
+    "cli/plane_pictures.py": "cli/test_picture.py",
+    "cli/report.py": "cli/test_study.py",
+    "cli/session.py": "cli/test_app.py",
+    "control/accuracy.py": "control/test_twins.py",
+    "data/checksums.py": "data/test_embedded.py",
+    "data/releases.py": "data/test_images.py",
+    "geometry/cells.py": "geometry/test_slices.py",
+    "geometry/label_constraints.py": "geometry/test_slices.py",
+    "geometry/merge.py": "geometry/test_plain.py",
+    "geometry/planes.py": "geometry/test_slices.py",
+    "geometry/polygons.py": "geometry/test_slices.py",
+    "geometry/steps.py": "geometry/test_network.py",
+    "geometry/ties.py": "geometry/test_slices.py",
+    "losses/protocol.py": "losses/test_wrappers.py",
+    "losses/wrapper.py": "losses/test_wrappers.py",
+    "optim/fused.py": "optim/test_nero.py",
+    "population/batches.py": "population/test_fit.py",
+    "population/frozen_batchnorm.py": "population/test_norm_layers.py",
+    "population/layers.py": "population/test_fit.py",
+    "population/objective.py": "population/test_fit.py",
+    "population/optimizers.py": "population/test_fit.py",
+    "population/progress_bars.py": "population/test_fit.py",
+    "population/run.py": "population/test_fit.py",
+    "population/stack.py": "population/test_fit.py",
+    "population/vmap_lowering.py": "population/test_conv_matmul.py",
+    "regularizers/arguments.py": "regularizers/test_jacobian.py",
+    "regularizers/classifier.py": "regularizers/test_weights.py",
+    "regularizers/second_pass.py": "regularizers/test_jacobian.py",
+    "report/layers.py": "report/test_figures.py",
+    "report/names.py": "report/test_tables.py",
+    "report/picture.py": "report/test_planes.py",
+    "report/picture_schema.py": "report/test_planes.py",
+    "report/schema.py": "report/test_check.py",
+    "report/sections.py": "report/test_page.py",
+    "report/study_charts.py": "report/test_studies.py",
+    "split_backward/graph.py": "split_backward/test_limits.py",
+    "split_backward/protocol.py": "split_backward/test_limits.py",
+    "split_backward/reasons.py": "split_backward/test_limits.py",
+    "split_backward/sample_layouts.py": "split_backward/test_backward.py",
+    "studies/claims.py": "studies/test_catalog.py",
+    "studies/elsayed/": "studies/test_catalog.py",
+    "studies/farhang/": "studies/test_catalog.py",
+    "studies/figure.py": "studies/test_catalog.py",
+    "studies/measurements.py": "studies/tasks/test_classify.py",
+    "studies/odn/": "studies/test_catalog.py",
+    "studies/planes.py": "studies/tasks/test_plane.py",
+    "studies/result.py": "studies/test_run.py",
+    "studies/rows.py": "studies/test_effects.py",
+    "studies/samples.py": "studies/test_expand.py",
+    "studies/sokolic/": "studies/test_catalog.py",
+    "studies/tasks/__init__.py": "studies/test_run.py",
+    "studies/tasks/ensembles.py": "studies/tasks/test_targeted.py",
+    "studies/tasks/nngp.py": "studies/tasks/test_targeted.py",
+    "studies/tasks/twins.py": "studies/tasks/test_targeted.py",
+    "studies/weights.py": "studies/tasks/test_evolution.py",
+    "training/config.py": "training/test_fit.py",
+    "training/loop.py": "training/test_fit.py",
+    "training/rng.py": "training/test_fit.py",
+    "types.py": "test_checks.py",
+}
+
+FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
+TREES = {name: ast.parse((SOURCE / name).read_text(encoding="utf-8")) for name in FILES}
+
+
+def test_every_source_file_has_a_test_file() -> None:
+    assert [name for name in unmirrored() if not {name, folder(name)} & COVERED_ELSEWHERE.keys()] == []
+
+
+def test_no_entry_of_the_table_is_stale() -> None:
+    needed = {key for name in unmirrored() for key in (name, folder(name))}
+    assert set(COVERED_ELSEWHERE) - needed == set()
+    assert [test for test in COVERED_ELSEWHERE.values() if not (TESTS / test).is_file()] == []
+
+
+def test_no_class_name_is_used_twice() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(name)
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
+def test_the_first_line_of_a_module_is_a_noun_phrase() -> None:
+    first = {name: (ast.get_docstring(tree) or "").partition("\n")[0] for name, tree in TREES.items()}
+    asks = {name: line for name, line in first.items() if line.startswith(QUESTIONS) or not line or line[-1] == "?"}
+    assert asks == {}
+
+
+def test_functions_and_files_are_short() -> None:
+    long: dict[str, int] = {}
+    for name, tree in TREES.items():
+        lines = (SOURCE / name).read_text(encoding="utf-8").splitlines()
+        if len(lines) > MOST_FILE_LINES:
+            long[name] = len(lines)
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                count = code_lines(node, lines)
+                if count > MOST_FUNCTION_LINES:
+                    long[f"{name}: {node.name}"] = count
+    assert long == {}
+
+
+def unmirrored() -> list[str]:
+    """Source files that define functions or classes and have no test file of their own name."""
+    defines = [n for n, tree in TREES.items() if any(isinstance(d, (ast.FunctionDef, ast.ClassDef)) for d in tree.body)]
+    return [name for name in defines if not mirror(name).is_file()]
+
+
+def mirror(name: str) -> Path:
+    """The test file of a source file: `a/b.py` → `tests/a/test_b.py`."""
+    return TESTS / Path(name).with_name(f"test_{Path(name).name}")
+
+
+def folder(name: str) -> str:
+    return f"{name.rpartition('/')[0]}/"
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> int:
+    """Lines of a function without its docstring, blank lines and comments.
+
+    The signature of a command, which declares its options, does not count.
+    """
+    first, end = function.body[0], function.end_lineno
+    assert first.end_lineno is not None
+    body = first.end_lineno if ast.get_docstring(function, clean=False) is not None else first.lineno - 1
+    declares = any("Annotated" in ast.unparse(a.annotation) for a in function.args.args if a.annotation)
+    signature = [] if declares else lines[function.lineno - 1 : first.lineno - 1]
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in signature + lines[body:end])
