@@ -88,7 +88,7 @@ def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
     """
     weight = layer.weight
     assert isinstance(weight, Tensor)
-    if isinstance(layer, nn.Linear):
+    if weight.ndim == 2:
         return spectral(weight)
     if weight.dtype in HALF:
         return spectral_of_layer(copy.deepcopy(layer).float(), input_shape)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.chain import Chain, chain_of, layers, like_weights
+from widemargin.bounds.chain import LayerChain, chain_of, layers_of
 from widemargin.margins.normalized import Biases
-from widemargin.modules import evaluating, uncompiled, unwrap
+from widemargin.modules import cast_input, evaluating, uncompiled, unwrap
 
 EXACT_UNITS = 2048
 """Up to so many units above the first layer, Jacobian norms are exact by default: one backward pass a unit."""
@@ -80,7 +80,9 @@ def cushions(
     return measured(chain_of(model, x, biases=biases), model, x, probes=probes, seed=seed, batch_size=batch_size)
 
 
-def measured(chain: Chain, model: nn.Module, x: Tensor, *, probes: int | None, seed: int, batch_size: int) -> Cushions:
+def measured(
+    chain: LayerChain, model: nn.Module, x: Tensor, *, probes: int | None, seed: int, batch_size: int
+) -> Cushions:
     """`cushions`, of a network whose chain is known."""
     weights = chain.weights
     if probes is None:
@@ -93,7 +95,7 @@ def measured(chain: Chain, model: nn.Module, x: Tensor, *, probes: int | None, s
     contraction = 1.0
     for batch in x.split(batch_size):
         with evaluating(network), uncompiled(network), torch.enable_grad():
-            inputs, outputs = _run(network, chain, like_weights(network, batch))
+            inputs, outputs = _run(network, chain, cast_input(network, batch))
             before = [norms.lp(h.detach().double(), 2.0) for h in inputs]
             after = [norms.lp(h.detach().double(), 2.0) for h in outputs]
             for i, size in enumerate(frobenius):
@@ -137,12 +139,12 @@ def check_probes(probes: int | None, batch_size: int) -> None:
         raise ValueError(f"batch_size is {batch_size!r}, expected a positive number of samples")
 
 
-def _run(network: nn.Module, chain: Chain, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+def _run(network: nn.Module, chain: LayerChain, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """What enters and what leaves every weight layer, in one graph."""
     inputs, outputs = [], []
     h = x.detach().requires_grad_()  # so that the first layer is in the graph also where no weight takes a gradient
     h = h.clone()
-    for (_, module), link in zip(layers(network), chain.links, strict=True):
+    for (_, module), link in zip(layers_of(network), chain.links, strict=True):
         if link.is_weight:
             inputs.append(h)
             h = module(h)

@@ -9,11 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from widemargin.bounds.chain import chain_of, like_weights
+from widemargin.bounds.chain import chain_of
 from widemargin.bounds.jacobian import jacobian_estimate, jacobian_exact
 from widemargin.bounds.kinds import Certificate, Estimate
 from widemargin.checks import check_finite, check_scores_and_labels
-from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
+from widemargin.modules import predict, unwrap
 from widemargin.types import Labels, PerExample, is_binary
 
 
@@ -81,8 +81,7 @@ def input_margin(
     if not isinstance(last.module, nn.Linear):
         raise TypeError(f"layer {last.name!r} is a {type(last.module).__name__}, expected a Linear layer at the end")
     network = unwrap(model)
-    with evaluating(network), uncompiled(network), torch.no_grad():
-        scores = torch.cat([scores_of(network(like_weights(network, part))) for part in x.split(batch_size)])
+    scores = predict(network, x, batch_size=batch_size)
     gamma = output_margin(scores, labels.to(scores.device), last.weight).cpu()
     spectral = math.prod((link.lipschitz for link in hidden), start=1.0)
     frobenius = math.prod((link.frobenius for link in hidden), start=1.0)

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.chain import like_weights
 from widemargin.bounds.kinds import Certificate, Estimate
 from widemargin.geometry import jacobian_margin
 from widemargin.margins.output import differences
-from widemargin.modules import evaluating, scores_of, uncompiled
+from widemargin.modules import cast_input, evaluating, scores_of, uncompiled
 from widemargin.types import PerExample, is_binary
 
 _REACH = 2.0
@@ -31,7 +30,7 @@ def jacobian_estimate(
     parts = []
     with evaluating(network), uncompiled(network), torch.enable_grad():
         for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
-            inputs = like_weights(network, batch)
+            inputs = cast_input(network, batch)
             parts.append(_along(network, inputs, y.to(inputs.device), directions, steps, generator))
     return Estimate(what=f"Jacobian bound (19) along {directions + 1} directions", values=torch.cat(parts).cpu())
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.bounds.chain import SHAPES, Link, chain_of, like_weights
+from widemargin.bounds.chain import chain_of
 from widemargin.bounds.cushions import Cushions, check_probes, measured
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.margins.distance import distance
 from widemargin.margins.normalized import Biases
-from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
+from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
 from widemargin.types import Labels
 
 CushionForm = Literal["printed", "squared"]
@@ -171,15 +171,11 @@ def odn(
             ),
             Assumption(
                 text="activations are plain ReLUs",
-                holds=_only_relus(chain.links),
+                holds=all(link.is_weight or link.is_plain for link in chain.links),
                 found=", ".join(sorted({type(k.module).__name__ for k in chain.links if not k.is_weight})) or "none",
             ),
         ),
     )
-
-
-def _only_relus(links: tuple[Link, ...]) -> bool:
-    return all(link.is_weight or isinstance(link.module, (nn.ReLU, *SHAPES)) for link in links)
 
 
 def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
@@ -190,7 +186,7 @@ def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tu
     distances, sizes = [], []
     with evaluating(network), uncompiled(network), torch.enable_grad():
         for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
-            batch = like_weights(network, batch)
+            batch = cast_input(network, batch)
             with places.watch(network, (places.INPUT,)) as at:
                 scores = scores_of(network(batch))
             distances.append(distance(scores, y.to(scores.device), at=at)[places.INPUT].detach().double())

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.chain import Chain, Link, chain_of, layers, like_weights
+from widemargin.bounds.chain import LayerChain, Link, chain_of, layers_of
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.margins.normalized import Biases
 from widemargin.margins.output import output
-from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
+from widemargin.modules import predict, unwrap
 from widemargin.types import Labels
 
 Convolutions = Literal["operator", "kernel"]
@@ -109,10 +109,8 @@ def spectral(
         SpectralLayer(name=link.name, spectral=link.lipschitz, deviation=_two_one(link, centre, convolutions))
         for link, centre in zip(chain.weights, _centres(chain, reference), strict=True)
     )
-    network = unwrap(model)
-    with evaluating(network), uncompiled(network), torch.no_grad():
-        scores = torch.cat([scores_of(network(like_weights(network, part))) for part in x.split(batch_size)])
-        margins = output(scores, labels.to(scores.device))
+    scores = predict(unwrap(model), x, batch_size=batch_size)
+    margins = output(scores, labels.to(scores.device))
     product = math.prod((layer.spectral for layer in found), start=1.0)
     summed = sum((layer.deviation / layer.spectral) ** (2 / 3) for layer in found) ** 1.5
     complexity = product * chain.factor * summed
@@ -139,13 +137,13 @@ def spectral(
     )
 
 
-def _centres(chain: Chain, reference: nn.Module | Literal["identity"] | None) -> list[Tensor]:
+def _centres(chain: LayerChain, reference: nn.Module | Literal["identity"] | None) -> list[Tensor]:
     if reference is None:
         return [torch.zeros_like(link.weight) for link in chain.weights]
     if reference == "identity":
         return [_identity(link) for link in chain.weights]
     assert isinstance(reference, nn.Module)
-    stored = dict(layers(unwrap(reference)))
+    stored = dict(layers_of(unwrap(reference)))
     centres = []
     for link in chain.weights:
         centre = getattr(stored.get(link.name), "weight", None)
@@ -167,4 +165,4 @@ def _identity(link: Link) -> Tensor:
 
 def _two_one(link: Link, centre: Tensor, convolutions: Convolutions) -> float:
     moved = link.weight - centre
-    return float(norms.two_one(moved) if convolutions == "kernel" else link.row_norms(moved).sum())
+    return float(norms.two_one(moved) if convolutions == "kernel" else link.rows(moved).sum())

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widemargin import norms
+from widemargin import layers, norms
 from widemargin.certify.boxes import ROUNDING, Box
-from widemargin.certify.layers import Layers, Map
-from widemargin.geometry.steps import MaxPool, Slopes
+from widemargin.geometry.network import Network
+from widemargin.layers.forms import Affine, MaxPool, Slopes
 
 SLACK = 1e-10
 """Part of |A||x| + |c| + radius·‖A‖_q that a linear bound gives away for the rounding of its backward pass, which is
@@ -19,7 +19,7 @@ not rounded outward step by step: float64 is a million times finer."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Plane:
+class LinearBound:
     """value(x′) ≥ at_x − slope·‖x′ − x‖_p for every x′ in the ball that it was made for, `[batch, rows]` each.
 
     `at_x` is the linear bound A·x + c at the centre, `slope` is ‖A‖_q, `size` what the rounding is measured against.
@@ -42,14 +42,14 @@ class Plane:
         return torch.where(room > slope * most, most, room / slope.clamp(min=torch.finfo(room.dtype).tiny))
 
 
-def plane(layers: Layers, boxes: Sequence[Box], rows: Tensor, x: Tensor, p: float) -> Plane:
+def linear_bound(network: Network, boxes: Sequence[Box], rows: Tensor, x: Tensor, p: float) -> LinearBound:
     """A linear lower bound by x of rows·h, h being the output of step number len(boxes) − 1.
 
     Going back through a kink, a positive coefficient takes the kink's lower linear bound on its box and a negative one
     its upper bound. Boxes of a ball hold in every smaller one, and so does the plane.
 
     Args:
-        layers: the network.
+        network: the network.
         boxes: what enters the first len(boxes) steps.
         rows: coefficients `[batch, rows, *shape]` of h.
         x: centres of the balls.
@@ -57,20 +57,25 @@ def plane(layers: Layers, boxes: Sequence[Box], rows: Tensor, x: Tensor, p: floa
     """
     batch, many = rows.shape[:2]
     constant, size = rows.new_zeros(batch, many), rows.new_zeros(batch, many)
-    for step, box in zip(reversed(layers.steps[: len(boxes)]), reversed(boxes)):
-        if isinstance(step, Map):
-            if step.bias is not None:
-                shares = (rows * step.bias).flatten(2)
-                constant, size = constant + shares.sum(dim=2), size + shares.abs().sum(dim=2)
-            rows = step.adjoint(rows.flatten(0, 1)).unflatten(0, (batch, many))
-            continue
-        rows, shares = _pool(step, box, rows) if isinstance(step, MaxPool) else _slopes(step, box, rows)
+    relaxations = layers.lookup("relaxation")
+    for step, box in zip(reversed(network.steps[: len(boxes)]), reversed(boxes)):
+        rows, shares = relaxations[type(step)](step, box, rows)
         constant, size = constant + shares.sum(dim=2), size + shares.abs().sum(dim=2)
     flat, centre = rows.flatten(2), x.flatten(1)[:, None]
     slope = norms.lp(flat.flatten(0, 1), norms.dual(p)).view(batch, many)
-    return Plane(at_x=(flat * centre).sum(dim=2) + constant, slope=slope, size=size + (flat * centre).abs().sum(dim=2))
+    return LinearBound(
+        at_x=(flat * centre).sum(dim=2) + constant, slope=slope, size=size + (flat * centre).abs().sum(dim=2)
+    )
 
 
+@layers.register("relaxation", Affine)
+def _affine(step: Affine, _: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Exact: rows·(Wh + b) is (rows·W)h + rows·b."""
+    before = step.adjoint(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
+    return before, rows.new_zeros(*rows.shape[:2], 1) if step.bias is None else (rows * step.bias).flatten(2)
+
+
+@layers.register("relaxation", Slopes)
 def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Chord on the one side, a line through the kink on the other: the steeper one where more of the box lies there."""
     low, high = box.lower, box.upper
@@ -91,10 +96,11 @@ def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
     return above * side[:, None] + below * chord[:, None], (below * height[:, None]).flatten(2)
 
 
+@layers.register("relaxation", MaxPool)
 def _pool(step: MaxPool, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
     """max_j h_j ≥ h_k, k the entry of largest lower bound; ≤ h_k where no other can pass it, else ≤ max_j upper_j."""
     units = torch.arange(len(step.windows), device=rows.device)
-    lows, highs = step._entries(box.lower.flatten(1)), step._entries(box.upper.flatten(1))
+    lows, highs = step.entries(box.lower), step.entries(box.upper)
     best = lows.argmax(dim=2)
     rival = highs.scatter(2, best[:, :, None], -torch.inf).amax(dim=2)
     settled = lows.amax(dim=2) >= rival

@@ -15,9 +15,8 @@ from widemargin import bounds as theorems
 from widemargin import certify, margins, norms
 from widemargin.attacks.arguments import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
-from widemargin.bounds.chain import like_weights
 from widemargin.checks import check_finite
-from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
+from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 RELAXATION, LIPSCHITZ, WRONG, NOTHING = "linear relaxation", "Lipschitz", "misclassified", "none"
@@ -137,7 +136,7 @@ def bracket(
     check_finite(x, "x")
     network = unwrap(model)
     with evaluating(network), uncompiled(network):
-        x = like_weights(network, x.detach())
+        x = cast_input(network, x.detach())
         y = y.to(x.device)
         with torch.no_grad():
             first = scores_of(network(x[:1]))

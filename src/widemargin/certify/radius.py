@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin.bounds.kinds import Certificate
-from widemargin.certify.backward import Plane, plane
+from widemargin.certify.backward import LinearBound, linear_bound
 from widemargin.certify.boxes import Ball, Box, Tube, ball, box_of, through
-from widemargin.certify.layers import Layers, Map, layers_of
 from widemargin.checks import check_scores_and_labels
-from widemargin.geometry.network import check_inputs
-from widemargin.geometry.steps import Slopes
+from widemargin.geometry.network import Network, check_inputs, read
+from widemargin.layers.forms import Affine, Slopes
 from widemargin.types import Labels, PerClass, PerExample
 
 Method: TypeAlias = Literal["crown", "crown-ibp", "ibp"]
@@ -41,7 +40,7 @@ def margin_bound(
     the rounding of a forward pass in float32 is not in it.
 
     Args:
-        model: a chain of layers as `geometry` reads them; it is taken in evaluation mode.
+        model: a chain of layers that `geometry` reads, used in evaluation mode.
         x: inputs.
         y: class indices, or ±1 for a network of one output, which has one column: y·f.
         radius: ≥ 0.
@@ -50,11 +49,11 @@ def margin_bound(
     """
     if isinstance(radius, bool) or not math.isfinite(radius) or radius < 0:
         raise ValueError(f"radius is {radius!r}, expected a finite number >= 0")
-    layers, x, rows = _prepared(model, x, y, p, method)
+    network, x, rows = _prepared(model, x, y, p, method)
     found = []
-    for part, specs in _chunks(layers, x, rows, method):
+    for part, specs in _chunks(network, x, rows, method):
         radii = part.new_full((len(part),), radius)
-        bound, interval = _bounds(layers, part, specs, radii, p, method)
+        bound, interval = _bounds(network, part, specs, radii, p, method)
         found.append(interval if bound is None else torch.maximum(interval, bound.least(radii)))
     return torch.cat(found).cpu()
 
@@ -89,20 +88,20 @@ def radius(
         raise ValueError(f"steps is {steps!r}, expected an integer of at least 1")
     if start is not None and (len(start) != len(x) or not bool(((start >= 0) & start.isfinite()).all())):
         raise ValueError("start has an entry that is no finite number >= 0 per sample, expected one for each of x")
-    layers, x, rows = _prepared(model, x, y, p, method)
+    network, x, rows = _prepared(model, x, y, p, method)
     found, done = [], 0
-    for part, specs in _chunks(layers, x, rows, method):
+    for part, specs in _chunks(network, x, rows, method):
         first = None if start is None else start[done : done + len(part)].to(part)
-        found.append(_search(layers, part, specs, first, p, method, steps))
+        found.append(_search(network, part, specs, first, p, method, steps))
         done += len(part)
     return Certificate(what=f"{method} in l_{p:g}", values=torch.cat(found).cpu())
 
 
 def _search(
-    layers: Layers, x: Tensor, rows: Tensor, start: Tensor | None, p: float, method: Method, steps: int
+    network: Network, x: Tensor, rows: Tensor, start: Tensor | None, p: float, method: Method, steps: int
 ) -> Tensor:
     nothing = x.new_zeros(len(x))
-    at_x, _ = _bounds(layers, x, rows, nothing, p, "crown-ibp")
+    at_x, _ = _bounds(network, x, rows, nothing, p, "crown-ibp")
     assert at_x is not None
     right = at_x.least(nothing).amin(dim=1) > 0
     if start is None:
@@ -110,7 +109,7 @@ def _search(
         start = 4 * (at_x.at_x / at_x.slope.clamp(min=1e-30)).amin(dim=1).clamp(0, 1e9)
     good, bad, at = nothing, torch.full_like(nothing, torch.inf), torch.where(right, start, nothing)
     for _ in range(steps):
-        bound, interval = _bounds(layers, x, rows, at, p, method)
+        bound, interval = _bounds(network, x, rows, at, p, method)
         reach = torch.where(interval > 0, at[:, None], nothing[:, None])
         if bound is not None:
             reach = torch.maximum(reach, bound.reach(at))
@@ -125,38 +124,38 @@ def _search(
 
 
 def _bounds(
-    layers: Layers, x: Tensor, rows: Tensor, radius: Tensor, p: float, method: Method
-) -> tuple[Plane | None, Tensor]:
+    network: Network, x: Tensor, rows: Tensor, radius: Tensor, p: float, method: Method
+) -> tuple[LinearBound | None, Tensor]:
     """The plane under every row of the scores (None for "ibp"), and what the box of the scores says of it."""
     region: Ball | Box = ball(x, radius, p)
     boxes: list[Box] = []
     tube = None if method == "ibp" else Tube.of(x, radius, p)
-    for number, (step, shape) in enumerate(zip(layers.steps, layers.shapes)):
+    for number, (step, shape) in enumerate(zip(network.steps, network.shapes)):
         box = box_of(region)
-        if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and _is_loose(layers, boxes):
-            region = box = _tightened(layers, boxes, box, x, radius, p)
+        if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and _is_loose(network, boxes):
+            region = box = _tightened(network, boxes, box, x, radius, p)
         boxes.append(box)
         region = through(step, region)
         if tube is not None:
-            if isinstance(region, Box) and isinstance(step, Map) and step.row_norms is not None:
+            if isinstance(region, Box) and isinstance(step, Affine) and step.row_norms is not None:
                 region = region.meet(tube.box(step))
-            tube = tube.through(step, layers.lipschitz[number])
+            tube = tube.through(step, network.lipschitz[number])
     scores = box_of(region)
     low, high = (end.reshape(len(x), 1, -1) for end in (scores.lower, scores.upper))
     interval = (rows.clamp(min=0) * low + rows.clamp(max=0) * high).sum(dim=2)
     interval = interval - 1e-14 * torch.maximum(low.abs(), high.abs()).sum(dim=2)
     if method == "ibp":
         return None, interval
-    return plane(layers, boxes, rows.view(*rows.shape[:2], *layers.output), x, p), interval
+    return linear_bound(network, boxes, rows.view(*rows.shape[:2], *network.output), x, p), interval
 
 
-def _is_loose(layers: Layers, boxes: list[Box]) -> bool:
+def _is_loose(network: Network, boxes: list[Box]) -> bool:
     """Whether more than one layer is behind these boxes: the intervals of the first are exact."""
-    before = layers.steps[: len(boxes)]
-    return sum(not (isinstance(step, Map) and step.moves) for step in before) > 1
+    before = network.steps[: len(boxes)]
+    return sum(not (isinstance(step, Affine) and step.moves) for step in before) > 1
 
 
-def _tightened(layers: Layers, boxes: list[Box], box: Box, x: Tensor, radius: Tensor, p: float) -> Box:
+def _tightened(network: Network, boxes: list[Box], box: Box, x: Tensor, radius: Tensor, p: float) -> Box:
     """`box`, with the units that may lie on both sides of their kink bounded by planes of their own."""
     low, high = box.lower.flatten(1), box.upper.flatten(1)
     is_open = (low < 0) & (high > 0)
@@ -166,9 +165,9 @@ def _tightened(layers: Layers, boxes: list[Box], box: Box, x: Tensor, radius: Te
     shape = box.lower.shape[1:]
     chosen = torch.eye(shape.numel(), dtype=x.dtype, device=x.device)[units]
     found = []
-    for some in torch.cat((chosen, -chosen)).split(max(1, _NUMBERS // (len(x) * layers.widest))):
+    for some in torch.cat((chosen, -chosen)).split(max(1, _NUMBERS // (len(x) * network.widest))):
         rows = some.view(1, len(some), *shape).expand(len(x), *[-1] * (len(shape) + 1))
-        found.append(plane(layers, boxes, rows, x, p).least(radius))
+        found.append(linear_bound(network, boxes, rows, x, p).least(radius))
     below, above = torch.cat(found, dim=1).chunk(2, dim=1)
     # Only where the sample's own unit is open: what is certified of a sample must not depend on its batch.
     below = torch.where(is_open[:, units], torch.maximum(low[:, units], below), low[:, units])
@@ -179,26 +178,26 @@ def _tightened(layers: Layers, boxes: list[Box], box: Box, x: Tensor, radius: Te
     )
 
 
-def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> tuple[Layers, Tensor, Tensor]:
+def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> tuple[Network, Tensor, Tensor]:
     """The network, the inputs in float64, and f_y − f_i as rows `[batch, others, outputs]`."""
     norms.check_p(p)
     if method not in ("crown", "crown-ibp", "ibp"):
         raise ValueError(f"method is {method!r}, expected 'crown', 'crown-ibp' or 'ibp'")
     check_inputs("x", x)
-    layers = layers_of(model, x)
-    outputs = layers.output.numel()
-    x = x.detach().to(layers.device, torch.float64)
-    y = y.to(layers.device)
+    network = read(model, x)
+    outputs = network.output.numel()
+    x = x.detach().to(network.device, torch.float64)
+    y = y.to(network.device)
     check_scores_and_labels(x.new_zeros(len(x), outputs), y)
     if outputs == 1:
-        return layers, x, y.to(x.dtype).view(-1, 1, 1)
+        return network, x, y.to(x.dtype).view(-1, 1, 1)
     identity = torch.eye(outputs, dtype=x.dtype, device=x.device)
     others = torch.stack([torch.cat((identity[:i], identity[i + 1 :])) for i in range(outputs)])
-    return layers, x, (identity[:, None] - others)[y.long()]
+    return network, x, (identity[:, None] - others)[y.long()]
 
 
-def _chunks(layers: Layers, x: Tensor, rows: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:
+def _chunks(network: Network, x: Tensor, rows: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:
     """Samples and rows, as many at a time as the memory is meant for."""
-    inner = [2 * shape.numel() for step, shape in zip(layers.steps, layers.shapes) if isinstance(step, Slopes)]
+    inner = [2 * shape.numel() for step, shape in zip(network.steps, network.shapes) if isinstance(step, Slopes)]
     most = max([rows.shape[1], *(n for n in inner if method == "crown" and n <= 2 * FULL_UNITS)])
-    yield from zip(*(whole.split(max(1, _NUMBERS // (most * layers.widest))) for whole in (x, rows)))
+    yield from zip(*(whole.split(max(1, _NUMBERS // (most * network.widest))) for whole in (x, rows)))

@@ -5,7 +5,6 @@ from widemargin.geometry.curves import Curves, curves
 from widemargin.geometry.jacobian_margin import Sets, sets
 from widemargin.geometry.lines import Line, average_jacobian, line
 from widemargin.geometry.margin import exact_margin
-from widemargin.geometry.network import register
 from widemargin.geometry.plain import outlines, plain
 from widemargin.geometry.regions import AffineMap, affine, jacobian, pattern
 from widemargin.geometry.sectors import jacobian_margin
@@ -33,7 +32,6 @@ __all__ = [
     "outlines",
     "pattern",
     "plain",
-    "register",
     "sets",
     "slice2d",
 ]

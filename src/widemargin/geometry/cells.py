@@ -9,7 +9,7 @@ from torch import Tensor
 
 from widemargin.geometry.network import Network
 from widemargin.geometry.polygons import Polygons, join
-from widemargin.geometry.steps import Affine, Kink
+from widemargin.layers.forms import Affine, Kink
 
 _NUMBERS = 2**23  # that the stacks and rivals of a chunk of cells may hold
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import vjp
 
-from widemargin import norms
 from widemargin.geometry.lines import averages, read_pair
 from widemargin.geometry.network import Network
-from widemargin.geometry.steps import Affine, Slopes, Step
+from widemargin.layers.forms import Affine, Form
 
 _DENSE = 1024  # operators with a side of at most this many entries are decomposed as matrices
 
@@ -54,43 +52,20 @@ def norm_chain(model: nn.Module, x: Float[Tensor, "batch ..."], x2: Float[Tensor
 
 @torch.no_grad()
 def factors(network: Network) -> list[tuple[float, float]]:
-    """(‖·‖_2, ‖·‖_F) of each step; what is no weight has its Lipschitz constant twice."""
-    found = []
-    x = torch.zeros(1, *network.shape, dtype=torch.float64, device=network.device)
-    for step in network.steps:
-        found.append(_factor(step, x.shape[1:], network.device))
-        x = step.forward(x)
-    return found
+    """(‖·‖_2, ‖·‖_F) of each step; a step without weights has its Lipschitz constant twice."""
+    return [_factor(step) for step in network.steps]
 
 
-def _factor(step: Step, shape: torch.Size, device: torch.device) -> tuple[float, float]:
-    if isinstance(step, Slopes):
-        slope = max(abs(step.negative), abs(step.positive))
-        return slope, slope
-    if not isinstance(step, Affine):
-        shared = math.sqrt(int(torch.bincount(step.windows[step.windows >= 0]).max()))
-        return shared, shared
-    if step.moves:
-        return 1.0, 1.0
-    size = shape.numel()
-    square, rows = 0.0, []
-    outputs = step.linear(torch.zeros(1, *shape, dtype=torch.float64, device=device))[0].numel()
+def _factor(step: Form) -> tuple[float, float]:
+    if not isinstance(step, Affine) or step.moves:
+        return step.lipschitz, step.lipschitz
+    size, outputs = step.zeros.numel(), step.linear(step.zeros).numel()
     dense = min(size, outputs) <= _DENSE and size * outputs <= 2**24
-    for part in torch.arange(size, device=device).split(256):
-        basis = torch.zeros(len(part), size, dtype=torch.float64, device=device)
-        basis[torch.arange(len(part), device=device), part] = 1.0
-        image = step.linear(basis.reshape(-1, *shape)).flatten(1)
+    square, rows = 0.0, []
+    for part in torch.arange(size, device=step.zeros.device).split(256):
+        basis = step.zeros.new_zeros(len(part), size).scatter(1, part[:, None], 1.0)
+        image = step.linear(basis.view(-1, *step.zeros.shape[1:])).flatten(1)
         square += float(image.square().sum())
         rows += [image] if dense else []
-    spectral = float(torch.linalg.matrix_norm(torch.cat(rows), ord=2)) if dense else _lanczos(step, shape, device)
-    return spectral, math.sqrt(square) if step.weighted else spectral
-
-
-def _lanczos(step: Affine, shape: torch.Size, device: torch.device) -> float:
-    like = torch.zeros(shape.numel(), dtype=torch.float64, device=device)
-
-    def forward(v: Tensor) -> Tensor:
-        return step.linear(v.reshape(1, *shape)).flatten()
-
-    adjoint = vjp(forward, like)[1]
-    return float(norms.largest_singular_value(forward, lambda u: adjoint(u)[0], like))
+    spectral = float(torch.linalg.matrix_norm(torch.cat(rows), ord=2)) if dense else step.lipschitz
+    return spectral, math.sqrt(square) if step.is_weight else spectral

@@ -14,7 +14,7 @@ from widemargin.geometry.chain import factors
 from widemargin.geometry.label_constraints import against
 from widemargin.geometry.lines import averages
 from widemargin.geometry.network import Network, check_inputs, read
-from widemargin.geometry.steps import Affine
+from widemargin.layers.forms import Affine
 from widemargin.types import Mask
 
 
@@ -94,7 +94,7 @@ def _classifier(network: Network) -> Affine:
     for step in reversed(network.steps):
         if isinstance(step, Affine) and step.moves:
             continue
-        if isinstance(step, Affine) and step.weighted:
+        if isinstance(step, Affine) and step.is_weight:
             return step
         break
     raise ValueError("model does not end in a linear layer, expected a classifier on features")

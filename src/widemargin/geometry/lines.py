@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from widemargin.geometry.network import Network, check_inputs, read
 from widemargin.geometry.regions import jacobians
-from widemargin.geometry.steps import Affine, Kink, Slopes
+from widemargin.layers.forms import Affine, Kink, Slopes
 
 _MERGED = 1e-13  # breakpoints closer than this are one: the piece between them would weigh nothing in (10)
 _NUMBERS = 2**22  # that a stack of pieces may hold at once

@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from widemargin.geometry.network import Network, read
-from widemargin.geometry.steps import Affine
+from widemargin.layers.forms import Affine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +71,9 @@ def jacobians(network: Network, x: Tensor) -> Tensor:
 def _patterns(network: Network, x: Tensor) -> list[tuple[str, Tensor]]:
     found: list[tuple[str, Tensor]] = []
     with torch.no_grad():
-        for step in network.steps:
+        for name, step in zip(network.names, network.steps):
             if not isinstance(step, Affine):
-                found.append((_fresh(step.name, found), step.pattern(x)))
+                found.append((_fresh(name, found), step.pattern(x)))
             x = step.forward(x)
     return found
 

@@ -13,20 +13,15 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.hooks import RemovableHandle
 
-from widemargin import norms
+from widemargin import layers, norms
 from widemargin.margins.output import output
 from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
 from widemargin.types import Labels, PerExample
 
 Biases = Literal["refuse", "ignore"]
 Inputs = Literal["each", "joint"]
-
-_LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Not homogeneous, also where they have no parameters.
-_NORMALIZING = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
 
 def frobenius(model: nn.Module, x: Tensor, labels: Labels, *, biases: Biases = "refuse") -> PerExample:
@@ -98,10 +93,13 @@ def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") ->
     """‖W_l‖_σ of every weight layer, by name, as the linear operator it is on feature maps of the size met on `x`."""
     network = unwrap(model)
     _, shapes = _run(model, x[:1], biases)
-    return {
-        name: _positive(float(norms.spectral_of_layer(network.get_submodule(name), shape)), name)
-        for name, shape in shapes.items()
-    }
+    found = {}
+    for name, shape in shapes.items():
+        layer = network.get_submodule(name)
+        rule = layers.rule("operator_norm", layer)
+        assert rule is not None
+        found[name] = _positive(float(rule(layer, shape)), name)
+    return found
 
 
 def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[str, Tensor]]:
@@ -111,9 +109,9 @@ def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[st
     found = False
     for name, module in unwrap(model).named_modules():
         own = list(module.parameters(recurse=False)) + list(module.buffers(recurse=False))
-        if not own and not isinstance(module, _NORMALIZING):
+        if not own and layers.rule("normalizes", module) is None:
             continue
-        if not isinstance(module, _LINEAR):
+        if layers.rule("operator_norm", module) is None:
             raise TypeError(
                 f"layer {name!r} is a {type(module).__name__}, which has no norm in normalized margins: "
                 "expected Linear and Conv layers and layers without parameters"

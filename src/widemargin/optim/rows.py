@@ -12,9 +12,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from widemargin import layers
 from widemargin.modules import unwrap
-
-_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 def param_groups(model: nn.Module, *, unprojected: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -28,12 +27,14 @@ def param_groups(model: nn.Module, *, unprojected: Collection[str] = ()) -> list
     for name in unprojected:
         if name not in known:
             raise ValueError(f"unprojected has {name!r}, which is no parameter: expected some of {', '.join(known)}")
-    groups_of = {id(layer.weight): layer.groups for layer in unwrap(model).modules() if isinstance(layer, _TRANSPOSED)}
+    layouts: dict[int, tuple[int, int]] = {}
+    for layer in unwrap(model).modules():
+        row_axis = layers.rule("row_axis", layer)
+        if row_axis is not None:
+            layouts[id(layer.weight)] = row_axis(layer)
     found: dict[tuple[bool, int, int], list[nn.Parameter]] = {}
     for name, parameter in known.items():
-        transposed = id(parameter) in groups_of
-        key = (name not in unprojected, int(transposed), groups_of.get(id(parameter), 1))
-        found.setdefault(key, []).append(parameter)
+        found.setdefault((name not in unprojected, *layouts.get(id(parameter), (0, 1))), []).append(parameter)
     return [
         {"params": parameters, "project": project, "axis": axis, "groups": groups}
         for (project, axis, groups), parameters in found.items()

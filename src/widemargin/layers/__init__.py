@@ -1,0 +1,17 @@
+"""Registry of what is known about each layer type: one file per family of layers, one decorated function per rule.
+
+A rule is registered for layer types under the name of a capability (see `CAPABILITIES`):
+
+    @layers.register("pieces", MyActivation)
+    def pieces(module, x):
+        return layers.Slopes(negative=0.0, positive=module.scale)
+
+`layers.rule("pieces", module)` returns the rule for a module, or None. Packages register rules that need their own
+code when they are imported: `certify` the linear relaxations, `population` the stacked forms.
+"""
+
+from widemargin.layers import activation, attention, convolution, linear, normalization, pooling, structure  # noqa: F401
+from widemargin.layers.forms import Affine, MaxPool, Slopes
+from widemargin.layers.registry import CAPABILITIES, lookup, register, rule, table
+
+__all__ = ["CAPABILITIES", "Affine", "MaxPool", "Slopes", "lookup", "register", "rule", "table"]

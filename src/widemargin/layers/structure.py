@@ -1,0 +1,29 @@
+"""Rules of layers that move entries or pass them on in evaluation mode: flatten, identity, dropout."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from widemargin.layers.forms import Affine, zeros_like
+from widemargin.layers.registry import register
+
+_RESHAPES = (nn.Flatten, nn.Unflatten)
+_PASSES = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+
+
+@register("affine", *_RESHAPES)
+def reshape(module: nn.Module, x: Tensor) -> Affine:
+    """The same entries in another shape."""
+    return Affine(zeros=zeros_like(x), linear=module.forward, moves=True)
+
+
+@register("affine", *_PASSES)
+def identity(_: nn.Module, x: Tensor) -> Affine:
+    """x in evaluation mode."""
+    return Affine(zeros=zeros_like(x), linear=lambda v: v, moves=True)
+
+
+@register("lipschitz", *_RESHAPES, *_PASSES)
+def lipschitz(_: nn.Module, __: Tensor) -> float:
+    """1."""
+    return 1.0
