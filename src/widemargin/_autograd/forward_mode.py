@@ -7,30 +7,23 @@ constants for the gradient, and nothing is kept of what they pass through, from 
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import jvp, vmap
-from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from widemargin._autograd import norm_jvp
+from widemargin import layers
 from widemargin._autograd.jvp import pushed
 from widemargin.modules import is_compiled, mixing_modules, scores_of, unwrap
 from widemargin.places import INPUT, At
-from widemargin.types import HALF
 
-_FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
-"""Not the memory-efficient and the cuDNN kernels: inside `jvp` they take their input for one without a gradient, and do
-not keep what their backward pass needs: it failed (the first) or had NaN for a gradient (the second)."""
-
+_RULES = layers.lookup("jvp")
 _refused: WeakSet[nn.Module] = WeakSet()
 
 
@@ -88,160 +81,23 @@ def is_plain(model: nn.Module, x: Tensor) -> bool:
 
 
 class _Rules(TorchFunctionMode):
-    """Layers whose derivative along a direction is known better than torch knows it, and needs no graph."""
+    """Calls the rules of the registry of layers where they are cheaper than torch's own and need no graph."""
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention and (attended := _attention(*args, **kwargs)) is not None:
-            return forward_ad.make_dual(*attended)
+        self,
+        func: Callable[..., Tensor],
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         rule = _RULES.get(func)
         if rule is not None:
-            named = {**dict(zip(_NAMES[func], args)), **kwargs}
-            value, along = forward_ad.unpack_dual(named.pop("input"))
-            if along is not None:
-                found = rule(func, value, along, **named)
-                if found is not None:
-                    return forward_ad.make_dual(*found)
-        return func(*args, **kwargs)
-
-
-def _linear(
-    func: Callable[..., Tensor], value: Tensor, along: Tensor, weight: Tensor, bias: Tensor | None = None, **how: Any
-) -> tuple[Tensor, Tensor]:
-    """Without the product of the input with the derivative of the weights.
-
-    That derivative is 0, but torch takes the product all the same: a third convolution where two are needed.
-    """
-    with torch.no_grad():
-        moved = func(along, weight, None, **how)
-    return func(value, weight, bias, **how), moved
-
-
-def _relu(
-    func: Callable[..., Tensor], value: Tensor, along: Tensor, inplace: bool = False
-) -> tuple[Tensor, Tensor] | None:
-    """As the backward pass does it. torch's own would keep, beside what is saved for that, its derivative."""
-    if inplace:
-        return None
-    out = func(value)
-    with torch.no_grad():
-        return out, torch.ops.aten.threshold_backward(along, out, 0)
-
-
-def _gelu(
-    func: Callable[..., Tensor], value: Tensor, along: Tensor, approximate: str = "none"
-) -> tuple[Tensor, Tensor]:
-    """As `_relu`: the derivative of what acts on numbers one by one is the same forwards and backwards."""
-    with torch.no_grad():
-        moved = torch.ops.aten.gelu_backward(along, value, approximate=approximate)
-    return func(value, approximate=approximate), moved
-
-
-def _group_norm(
-    _: Callable[..., Tensor],
-    value: Tensor,
-    along: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> tuple[Tensor, Tensor] | None:
-    """By an operation of our own for all directions at once."""
-    if value.ndim < 2:
-        return None
-    value, along = _as_autocast_does(value).contiguous(), _as_autocast_does(along).contiguous()
-    batch, channels = value.shape[:2]
-    sizes = batch, channels, math.prod(value.shape[2:]), num_groups
-    out, mean, rstd = torch.ops.aten.native_group_norm(value, weight, bias, *sizes, eps)
-    with torch.no_grad():
-        rows = (batch, channels, -1)
-        moved = norm_jvp.along(along.reshape(rows), value.reshape(rows), mean, rstd, weight)
-    return out, moved.reshape(value.shape)
-
-
-def _layer_norm(
-    _: Callable[..., Tensor],
-    value: Tensor,
-    along: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> tuple[Tensor, Tensor]:
-    """As `_group_norm`."""
-    value, along = _as_autocast_does(value).contiguous(), _as_autocast_does(along).contiguous()
-    shape = list(normalized_shape)
-    out, mean, rstd = torch.ops.aten.native_layer_norm(value, shape, weight, bias, eps)
-    with torch.no_grad():
-        rows = (mean.numel(), math.prod(shape), 1)
-        alone = (mean.numel(), 1)
-        moved = norm_jvp.along(
-            along.reshape(rows),
-            value.reshape(rows),
-            mean.reshape(alone),
-            rstd.reshape(alone),
-            None if weight is None else weight.flatten(),
-        )
-    return out, moved.reshape(value.shape)
-
-
-def _attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> tuple[Tensor, Tensor] | None:
-    """softmax(s)·v of s = q·kᵀ·scale by the fused kernels, and its derivative by plain products.
-
-    With P = softmax(s): dP = P∘(ds − Σ P∘ds), and dP·v + P·dv.
-    """
-    (q, dq), (k, dk), (v, dv) = (forward_ad.unpack_dual(tensor) for tensor in (query, key, value))
-    is_plain = attn_mask is None and not dropout_p and not is_causal and not enable_gqa
-    if dq is None or dk is None or dv is None or not is_plain:
-        return None
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    with sdpa_kernel(_FUSED):
-        out = F.scaled_dot_product_attention(q, k, v, scale=scale)
-    with torch.no_grad():
-        wide = torch.float32 if q.dtype in HALF else q.dtype
-        p = torch.softmax((q @ k.mT).to(wide) * scale, dim=-1)
-        ds = (dq @ k.mT + q @ dk.mT).to(wide) * scale
-        dp = p * (ds - (p * ds).sum(dim=-1, keepdim=True))
-        moved = dp.to(v.dtype) @ v + p.to(v.dtype) @ dv
-    return out, moved.to(out.dtype)
-
-
-def _as_autocast_does(tensor: Tensor) -> Tensor:
-    """Norms are taken in float32 on a GPU, where everything else may be in half precision."""
-    kind = tensor.device.type
-    half = tensor.dtype in HALF
-    return tensor.float() if half and kind == "cuda" and torch.is_autocast_enabled(kind) else tensor
-
-
-_RULES: dict[Any, Callable[..., tuple[Tensor, Tensor] | None]] = {
-    **dict.fromkeys((torch.conv1d, torch.conv2d, torch.conv3d, F.linear), _linear),
-    **dict.fromkeys((F.relu, torch.relu, Tensor.relu), _relu),
-    F.gelu: _gelu,
-    F.group_norm: _group_norm,
-    F.layer_norm: _layer_norm,
-}
-_CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
-_NAMES: dict[Any, tuple[str, ...]] = {
-    **dict.fromkeys((torch.conv1d, torch.conv2d, torch.conv3d), _CONVOLUTION),
-    F.linear: ("input", "weight", "bias"),
-    **dict.fromkeys((F.relu, torch.relu, Tensor.relu), ("input", "inplace")),
-    F.gelu: ("input", "approximate"),
-    F.group_norm: ("input", "num_groups", "weight", "bias", "eps"),
-    F.layer_norm: ("input", "normalized_shape", "weight", "bias", "eps"),
-}
-"""The names of their arguments, in their order."""
+            named = dict(kwargs or {})
+            value = args[0] if args else named.pop("query" if "query" in named else "input")
+            primal, tangent = forward_ad.unpack_dual(value)
+            if tangent is not None and (pair := rule(func, primal, tangent, *args[1:], **named)) is not None:
+                return forward_ad.make_dual(*pair)
+        return func(*args, **(kwargs or {}))
 
 
 class _Along(At):

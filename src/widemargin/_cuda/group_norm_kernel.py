@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def sums(gradient: Tensor, x: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
-    """(γ_kc, β_kc) of `backward_shortcuts`, `[2, batch, channels]`; all of them contiguous and float32."""
+    """(γ_kc, β_kc) of `layers.normalization`, `[2, batch, channels]`; all of them contiguous and float32."""
     batch, channels = gradient.shape[:2]
     pixels = gradient.numel() // (batch * channels)
     found = torch.empty(2, batch, channels, dtype=gradient.dtype, device=gradient.device)

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
+from widemargin.layers.nodes import Node, WeightGradient, WeightGradients
 from widemargin.split_backward import weight_gradients as shortcuts
 
 _LEAF = "torch::autograd::AccumulateGrad"
 _NOTHING = ("AliasBackward0", "torch::autograd::Identity")
 _PASSED_ON = ("ToCopyBackward0", "TBackward0", *_NOTHING)
 
-Node: TypeAlias = Any  # of autograd; for some of them torch has no class
 Edges: TypeAlias = tuple[tuple[Node | None, int], ...]
 
 
@@ -93,7 +93,7 @@ class Use:
             if gradient is None:
                 return None
             if self.is_summed:
-                kept.append(shortcuts.group_norm_sums(self.node, gradient))
+                kept.append(shortcuts.gradient_sums(self.node, gradient))
                 return None
             kept.append(gradient.contiguous(memory_format=torch.channels_last))  # once, for both passes
             return (kept[0], *arriving[1:])
@@ -104,7 +104,7 @@ class Use:
         finally:
             handle.remove()  # else node and hook would hold each other for ever
 
-    def hold(self) -> shortcuts.OfGradient | None:
+    def hold(self) -> WeightGradient | None:
         """What gives the gradients of the parameters without the node, which may let go of what it saved; or None."""
         return shortcuts.of_gradient(self.node, self.enters)
 
@@ -118,7 +118,7 @@ class Use:
         kept: Sequence[Tensor | None],
         layouts: Sequence[Spreads],
         factors: Factors,
-        held: shortcuts.OfGradient | None,
+        held: WeightGradient | None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(parameter, gradient) for every parameter that enters here, where sample k counts so often as `factors` say.
 
@@ -145,7 +145,7 @@ class Use:
         answer = self.node(*given)
         yield from self.passed_on(answer if isinstance(answer, tuple) else (answer,))
 
-    def passed_on(self, answers: shortcuts.Answers) -> Iterator[tuple[Tensor, Tensor]]:
+    def passed_on(self, answers: WeightGradients) -> Iterator[tuple[Tensor, Tensor]]:
         """(parameter, gradient), from the gradients of the node's inputs."""
         for number in self.enters:
             if (found := answers[number]) is not None:

@@ -1,0 +1,101 @@
+"""The forms of layers against the layers themselves, as explicit matrices, and by search."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from oracles_bounds import matrix_of
+from widemargin import layers
+from widemargin.layers import Affine, MaxPool
+
+AFFINE = [
+    (nn.Linear(3, 4), (3,)),
+    (nn.Linear(3, 4, bias=False), (5, 3)),
+    (nn.Conv1d(2, 3, 2, padding=1), (2, 5)),
+    (nn.Conv2d(2, 4, 3, padding=1, stride=2, groups=2), (2, 5, 4)),
+    (nn.Conv2d(2, 3, 3, padding="same"), (2, 4, 4)),
+    (nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), (2, 4, 4)),
+    (nn.Conv3d(1, 2, 2, dilation=2), (1, 4, 4, 4)),
+    (nn.BatchNorm1d(3), (3,)),
+    (nn.BatchNorm2d(2, affine=False), (2, 3, 3)),
+    (nn.AvgPool1d(2), (2, 6)),
+    (nn.AvgPool2d(3, stride=1, padding=1), (2, 4, 4)),
+    (nn.AdaptiveAvgPool3d(2), (1, 3, 4, 5)),
+    (nn.Flatten(), (2, 3)),
+    (nn.Unflatten(1, (2, 3)), (6,)),
+    (nn.Dropout(0.5), (4,)),
+]
+
+
+def affine(module: nn.Module, shape: tuple[int, ...]) -> tuple[Affine, Tensor]:
+    """The affine form, and W as a matrix."""
+    with torch.no_grad():
+        for buffer in module.buffers():
+            if buffer.is_floating_point():
+                buffer.uniform_(0.5, 2.0)
+    rule = layers.rule("affine", module.double().eval())
+    assert rule is not None
+    return rule(module, torch.zeros(1, *shape)), matrix_of(module, shape)
+
+
+@pytest.mark.parametrize(("module", "shape"), AFFINE, ids=str)
+def test_an_affine_form_is_the_layer(module: nn.Module, shape: tuple[int, ...]) -> None:
+    form, W = affine(module, shape)
+    x = torch.randn(4, *shape, dtype=torch.float64)
+    torch.testing.assert_close(form.forward(x), module(x).detach(), rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(form.linear(x).flatten(1), x.flatten(1) @ W.T, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(
+        form.magnitude(x.abs()).flatten(1), x.abs().flatten(1) @ W.abs().T, rtol=1e-11, atol=1e-12
+    )
+    rows = torch.randn_like(form.forward(x))
+    torch.testing.assert_close(form.adjoint(rows).flatten(1), rows.flatten(1) @ W, rtol=1e-11, atol=1e-12)
+    assert form.lipschitz == pytest.approx(float(torch.linalg.matrix_norm(W, ord=2)), rel=1e-9)
+
+
+@pytest.mark.parametrize("q", [1.0, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize(("module", "shape"), AFFINE, ids=str)
+def test_row_norms_are_those_of_the_matrix(module: nn.Module, shape: tuple[int, ...], q: float) -> None:
+    form, W = affine(module, shape)
+    if form.row_norms is None:
+        return
+    expected = torch.linalg.vector_norm(W, q, dim=1)
+    found = form.row_norms(q, None).flatten()
+    if q == math.inf:  # of the whole kernel: never too small
+        assert bool((found >= expected - 1e-12).all())
+    else:
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+    weight = module.weight
+    assert isinstance(weight, Tensor)
+    torch.testing.assert_close(form.row_norms(2.0, 3 * weight.detach()), 3 * form.row_norms(2.0, None))
+
+
+@pytest.mark.parametrize(
+    ("pool", "shape"),
+    [
+        (nn.MaxPool1d(3, 2, padding=1), (2, 7)),
+        (nn.MaxPool2d((3, 2), stride=(1, 2), dilation=(2, 1)), (2, 7, 6)),
+        (nn.MaxPool3d(2, stride=1), (2, 3, 4, 3)),
+        (nn.MaxPool3d(3, stride=2, padding=1, ceil_mode=True), (1, 4, 5, 6)),
+    ],
+    ids=str,
+)
+def test_a_max_pool_is_the_layer(pool: nn.Module, shape: tuple[int, ...]) -> None:
+    rule, constant = layers.rule("pieces", pool), layers.rule("lipschitz", pool)
+    assert rule is not None
+    assert constant is not None
+    x = torch.randn(5, *shape, dtype=torch.float64)
+    form = rule(pool, x)
+    assert isinstance(form, MaxPool)
+    assert torch.equal(form.forward(x), pool(x))
+    assert constant(pool, x) == pytest.approx(form.lipschitz)
+
+
+def test_pools_that_return_indices_have_no_form() -> None:
+    pool = nn.MaxPool2d(2, return_indices=True)
+    rule = layers.rule("pieces", pool)
+    assert rule is not None
+    assert rule(pool, torch.zeros(1, 1, 4, 4)) is None

@@ -1,0 +1,86 @@
+"""The table of layers × capabilities; run as a script, it writes the table into the page of the docs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from torch import nn
+
+import widemargin.certify
+import widemargin.population  # noqa: F401
+from widemargin import layers
+
+PAGE = Path(__file__).parents[2] / "docs" / "methods" / "layers.md"
+
+EXPECTED: dict[str, str] = {
+    "AdaptiveAvgPool1d": "affine relaxation lipschitz",
+    "AdaptiveAvgPool2d": "affine relaxation lipschitz",
+    "AdaptiveAvgPool3d": "affine relaxation lipschitz",
+    "AlphaDropout": "affine relaxation lipschitz",
+    "AvgPool1d": "affine relaxation lipschitz",
+    "AvgPool2d": "affine relaxation lipschitz",
+    "AvgPool3d": "affine relaxation lipschitz",
+    "BatchNorm1d": "affine relaxation lipschitz normalizes",
+    "BatchNorm2d": "affine relaxation lipschitz normalizes",
+    "BatchNorm3d": "affine relaxation lipschitz normalizes",
+    "Conv1d": "affine relaxation operator_norm row_axis jvp weight_gradient",
+    "Conv2d": "affine relaxation operator_norm row_axis jvp weight_gradient",
+    "Conv3d": "affine relaxation operator_norm row_axis jvp weight_gradient",
+    "ConvTranspose1d": "row_axis",
+    "ConvTranspose2d": "row_axis",
+    "ConvTranspose3d": "row_axis",
+    "Dropout": "affine relaxation lipschitz",
+    "Dropout1d": "affine relaxation lipschitz",
+    "Dropout2d": "affine relaxation lipschitz",
+    "Dropout3d": "affine relaxation lipschitz",
+    "FeatureAlphaDropout": "affine relaxation lipschitz",
+    "Flatten": "affine relaxation lipschitz",
+    "GELU": "jvp",
+    "GroupNorm": "normalizes jvp gradient_sums",
+    "Identity": "affine relaxation lipschitz",
+    "InstanceNorm1d": "normalizes",
+    "InstanceNorm2d": "normalizes",
+    "InstanceNorm3d": "normalizes",
+    "LayerNorm": "normalizes jvp weight_gradient",
+    "LeakyReLU": "pieces relaxation lipschitz",
+    "Linear": "affine relaxation operator_norm row_axis jvp weight_gradient",
+    "LocalResponseNorm": "normalizes",
+    "MaxPool1d": "pieces relaxation lipschitz",
+    "MaxPool2d": "pieces relaxation lipschitz",
+    "MaxPool3d": "pieces relaxation lipschitz",
+    "MultiheadAttention": "jvp",
+    "PReLU": "pieces relaxation",
+    "RMSNorm": "normalizes",
+    "ReLU": "pieces relaxation lipschitz jvp",
+    "SyncBatchNorm": "affine relaxation lipschitz normalizes",
+    "Unflatten": "affine relaxation lipschitz",
+}
+
+
+def test_every_layer_has_these_capabilities() -> None:
+    own = {name: " ".join(found) for name, found in layers.table().items() if hasattr(nn, name)}
+    assert own == EXPECTED
+
+
+def test_the_page_holds_the_table() -> None:
+    assert PAGE.read_text() == with_tables(PAGE.read_text())
+
+
+def with_tables(page: str) -> str:
+    """The page with both tables as the registry has them."""
+    capabilities = [f"| {name} | {text} |" for name, text in layers.CAPABILITIES.items()]
+    names = list(layers.CAPABILITIES)
+    head = [f"| layer | {' | '.join(names)} |", f"| --- |{' --- |' * len(names)}"]
+    rows = [
+        f"| {layer} | {' | '.join('yes' if name in EXPECTED[layer].split() else '–' for name in names)} |"
+        for layer in EXPECTED
+    ]
+    tables = {"capability": ["| capability | rule |", "| --- | --- |", *capabilities], "layer": head + rows}
+    for first, lines in tables.items():
+        page = re.sub(rf"^\| {first} \|(.*\n)(\|.*\n?)*", "\n".join(lines) + "\n", page, flags=re.MULTILINE)
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))
