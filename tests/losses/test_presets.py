@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
 import torch
 from sklearn.svm import SVC
-from torch import Tensor, nn
+from torch import Tensor
 
 from widemargin import losses
+from widemargin.studies.tasks import linear_svm
 
 
 def test_large_margin_is_elsayed_on_mnist() -> None:
@@ -33,37 +33,10 @@ def test_a_linear_classifier_is_the_svm(dimensions: int, samples: int, untyped: 
     best, bias = torch.tensor(exact.coef_[0]), float(exact.intercept_[0])
     widest = _smallest_margin(best, bias, x, y)
 
-    torch.manual_seed(0)
-    model = nn.Linear(dimensions, 2).double()
-    low, high = 0.0, float(torch.cdist(x[y == 0], x[y == 1]).min()) / 2  # no margin is wider than half the closest pair
-    state = copy.deepcopy(model.state_dict())
-    while high - low > 0.008 * max(low, 0.01):
-        gamma = (low + high) / 2
-        model.load_state_dict(state)
-        if _driven_to_zero(model, x, y, gamma):
-            low, state = gamma, copy.deepcopy(model.state_dict())
-        else:
-            high = gamma
-    model.load_state_dict(state)
-
-    w, b = (model.weight[1] - model.weight[0]).detach(), float((model.bias[1] - model.bias[0]).detach())
+    loss = {"name": "large-margin", "p": 2.0, "classes": 1}
+    w, b = linear_svm.separator(x, y, {"loss": loss, "lr": 0.3, "steps": 500, "close": 0.008}, seed=0)
     assert float(w @ best / (w.norm() * best.norm())) >= 0.99
     assert _smallest_margin(w, b, x, y) >= 0.99 * widest
-
-
-def _driven_to_zero(model: nn.Module, x: Tensor, y: Tensor, gamma: float, steps: int = 500) -> bool:
-    loss = losses.MarginLoss(penalty=losses.Hinge(gamma=gamma), p=2.0)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 - step / steps) ** 2)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        value = loss(model, x, y).mean()
-        if value.item() == 0:
-            return True
-        value.backward()
-        optimizer.step()
-        schedule.step()
-    return False
 
 
 def _separable(dimensions: int, samples: int) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.optimize import linprog, minimize
+from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -18,6 +18,7 @@ import zoo
 from margins.measured import P, distance
 from widemargin import margins, places
 from widemargin._autograd import batched_vjp
+from widemargin.studies.tasks.nearest_boundary import by_linear_programme
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
 
@@ -44,24 +45,6 @@ def smooth(activation: type[nn.Module] = nn.Tanh, outputs: int = 3) -> tuple[nn.
 # The nearest point of the boundary aᵀδ = c, in l_p, three ways, none of which is the package's: a linear programme
 # (p = 1, ∞); the minimiser from the conditions of Karush, Kuhn and Tucker, with a bound of the dual programme that
 # proves it optimal; and a general solver.
-
-
-def by_linear_programme(a: NDArray[np.float64], c: float, p: float) -> float:
-    n = len(a)
-    if p == 1:  # δ = u − v with u, v ≥ 0: minimise Σ(u + v)
-        result = linprog(np.ones(2 * n), A_eq=np.concatenate([a, -a])[None], b_eq=[c], bounds=(0, None))
-    else:  # minimise t with −t ≤ δ_j ≤ t
-        eye, ones = np.eye(n), np.ones((n, 1))
-        result = linprog(
-            np.concatenate([np.zeros(n), [1.0]]),
-            A_ub=np.block([[eye, -ones], [-eye, -ones]]),
-            b_ub=np.zeros(2 * n),
-            A_eq=np.concatenate([a, [0.0]])[None],
-            b_eq=[c],
-            bounds=[(None, None)] * n + [(0, None)],
-        )
-    assert result.status == 0
-    return float(result.fun)
 
 
 def nearest(a: NDArray[np.float64], c: float, p: float) -> NDArray[np.float64]:

@@ -11,16 +11,27 @@ from widemargin.data import Samples
 from widemargin.types import PerExample
 
 
+def sliced(network: nn.Module, box: tuple[float, float, float, float]) -> geometry.Slice:
+    """All cells in a box (left, right, bottom, top)."""
+    e1, e2 = torch.eye(2, dtype=torch.float64)
+    piece = geometry.slice2d(network, torch.zeros(2, dtype=torch.float64), e1, e2, box)
+    if not isinstance(piece, geometry.Slice):
+        raise ValueError("network has too many cells on this plane for exact margins, expected a smaller one")
+    return piece
+
+
 def whole(network: nn.Module, x: Float[Tensor, "samples 2"]) -> geometry.Slice:
     """All cells in a box that reaches beyond the samples by their spread on every side."""
     low, high = x.double().amin(dim=0), x.double().amax(dim=0)
     wide = (high - low).max()
     (left, bottom), (right, top) = (low - wide).tolist(), (high + wide).tolist()
-    e1, e2 = torch.eye(2, dtype=torch.float64)
-    found = geometry.slice2d(network, torch.zeros(2, dtype=torch.float64), e1, e2, (left, right, bottom, top))
-    if not isinstance(found, geometry.Slice):
-        raise ValueError("network has too many cells on this plane for exact margins, expected a smaller one")
-    return found
+    return sliced(network, (left, right, bottom, top))
+
+
+def box_around(centre: Float[Tensor, 2], reach: float, shape: float = 1.0) -> tuple[float, float, float, float]:
+    """The box that reaches so far to both sides of a point, and `shape` times as far up and down."""
+    x, y = centre.tolist()
+    return (x - reach, x + reach, y - shape * reach, y + shape * reach)
 
 
 def input_margins(network: nn.Module, samples: Samples) -> PerExample:

@@ -61,6 +61,6 @@ S1 = Study(
         "The paper does not say what its data and its network are: here two half-moons, 12 units and 6 features, the "
         "hinge loss and Adam.",
         "With 6 features, (c) shows the plane of the classifier's normal and the widest direction across it.",
-        "(b), the cells with an ellipse for each Jacobian, and all panels of another network: `widemargin picture`.",
+        "(b), the cells with an ellipse for each Jacobian, is drawn by `widemargin picture --paper sokolic`.",
     ),
 )

@@ -61,11 +61,12 @@ def shortest(a: Vector, c: float, p: float) -> float:
     """min ‖δ‖_p subject to aᵀδ = c, by a solver."""
     norms.check_p(p)
     if p in (1, math.inf):
-        return _linear_programme(a, c, p)
+        return by_linear_programme(a, c, p)
     return _descent(a, c, p)
 
 
-def _linear_programme(a: Vector, c: float, p: float) -> float:
+def by_linear_programme(a: Vector, c: float, p: float) -> float:
+    """min ‖δ‖_p subject to aᵀδ = c, for p = 1 and p = ∞."""
     from scipy.optimize import linprog
 
     n = len(a)

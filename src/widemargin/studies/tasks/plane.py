@@ -50,8 +50,8 @@ def run(trial: Trial, context: TrialContext) -> Row:
     }
     if not bool((margins > 0).any()):
         return row  # no sample is right: there are no sets
-    middle = int((margins - margins[margins > 0].median()).abs().argmin())
-    row |= around(network, train.select(torch.tensor([middle])), float(margins[middle]), trial.settings["grid"])
+    chosen = middle(margins)
+    row |= around(network, train.select(torch.tensor([chosen])), float(margins[chosen]), trial.settings["grid"])
     points = row.pop("points")
     if trial.seed in trial.settings["shown"]:
         row["points"] = [*_picture(piece, train), *_features(network, train), *points]
@@ -107,9 +107,8 @@ def around(network: nn.Module, one: Samples, margin: float, count: int) -> Row:
             if math.isfinite(t):
                 at = one.x[0] + t * one.x.new_tensor([math.cos(angle), math.sin(angle)])
                 shown.append(_point("sets", what, at))
-    borders = geometry.slice2d(network, torch.zeros(2, dtype=torch.float64), *_axes(), _box(one.x[0], 3 * margin))
-    assert isinstance(borders, geometry.Slice)
-    shown += [_point("sets", "r = 1", at) for at in _along(borders.boundary().ends, 0.1 * margin)]
+    borders = planes.sliced(network, planes.box_around(one.x[0], 3 * margin)).boundary()
+    shown += [_point("sets", "r = 1", at) for at in _along(borders.ends, 0.1 * margin)]
     total = float(inside.double().sum())
     return {
         "nested": float(nested.double().mean()),
@@ -125,18 +124,29 @@ def _picture(piece: geometry.Slice, train: Samples) -> list[Row]:
 
 
 def _features(network: nn.Sequential, train: Samples) -> list[Row]:
-    """Along the normal of the decision plane, from it, and along the widest direction within it (Fig. 1c)."""
+    return [_point("features", f"class {int(y)}", at) for at, y in zip(features(network, train.x), train.y)]
+
+
+def features(network: nn.Sequential, x: Tensor) -> Tensor:
+    """`[samples, 2]`: signed distances of the features from the decision plane, and their widest direction within it.
+
+    The positive side is that of class 1 (Fig. 1c).
+    """
     last = network[-1]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
-        z = network[:-1](train.x)
+        z = network[:-1](x)
         v = last.weight[1] - last.weight[0]
         bias = 0.0 if last.bias is None else float(last.bias[1] - last.bias[0])
     first = (z @ v + bias) / v.norm()
     rest = z - torch.outer(z @ v, v) / v.square().sum()
     centred = rest - rest.mean(dim=0)
-    second = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[0]
-    return [_point("features", f"class {int(y)}", p) for p, y in zip(torch.stack((first, second), dim=1), train.y)]
+    return torch.stack((first, centred @ torch.linalg.svd(centred, full_matrices=False).Vh[0]), dim=1)
+
+
+def middle(margins: Tensor) -> int:
+    """The sample whose margin is closest to the median of the positive ones."""
+    return int((margins - margins[margins > 0].median()).abs().argmin())
 
 
 def _along(ends: Tensor, apart: float) -> list[Tensor]:
@@ -145,16 +155,6 @@ def _along(ends: Tensor, apart: float) -> list[Tensor]:
         count = max(1, math.ceil(float((end - start).norm()) / apart))
         found += [start + (end - start) * k / count for k in range(count)]
     return found
-
-
-def _axes() -> tuple[Tensor, Tensor]:
-    one, two = torch.eye(2, dtype=torch.float64)
-    return one, two
-
-
-def _box(centre: Tensor, reach: float) -> tuple[float, float, float, float]:
-    x, y = centre.tolist()
-    return (x - reach, x + reach, y - reach, y + reach)
 
 
 def _point(curve: str, what: str, at: Tensor) -> Row:
