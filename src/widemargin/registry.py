@@ -72,8 +72,7 @@ def loss(values: Values) -> BuiltLoss:
     with-auxiliary, whose `loss` is again such a mapping. `cross_entropy` adds that weight of cross-entropy to hinge
     and soft-hinge too.
     """
-    from widemargin.losses import CrossEntropy
-    from widemargin.losses.wrappers import WeightedSum
+    from widemargin.losses.classification import CrossEntropy, WeightedSum
 
     given = dict(values)
     if given.get("name") in _wrappers():

@@ -12,11 +12,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import widemargin as wm
 from widemargin import attacks, data, margins
+from widemargin.attacks.curve import AttackRow
 
 EPSILONS = (0, 0.05, 0.1)
 
 
-def accuracies(rows: list[dict[str, Any]]) -> list[float]:
+def accuracies(rows: list[AttackRow]) -> list[float]:
     return [row["accuracy"] for row in rows]
 
 
@@ -132,7 +133,7 @@ def test_bounds_are_those_of_the_data() -> None:
     attacks.curve(nn.Linear(2, 2), "toy", [0.1], attack=look, batch_size=1000)
     attacks.curve(nn.Linear(2, 2), "toy", [0.1], attack=look, batch_size=1000, bounds=(-3.0, 3.0))
     assert seen == [(0.0, 1.0), (0.0, 1.0), None, (-3.0, 3.0)]
-    with pytest.raises(ValueError, match=r"x has .* at index 0, expected values in bounds=\(0.0, 1.0\)"):
+    with pytest.raises(ValueError, match=r"x has .* at index 0.*bounds=\(0.0, 1.0\)"):
         attacks.curve(nn.Linear(2, 2), data.load("toy").test, [0.1])
 
 
@@ -157,12 +158,12 @@ def test_both_networks_are_left_as_they_were(digits: data.Data) -> None:
 @pytest.mark.parametrize(
     ("epsilons", "settings", "error", "sentence"),
     [
-        ([], {}, ValueError, "epsilons is empty, expected at least one size"),
-        ([0.1, -0.1], {}, ValueError, "epsilons is -0.1, expected a finite number >= 0"),
-        ([0.1], {"attack": "fgms"}, ValueError, "attack is 'fgms', expected a function or one of 'fgsm', 'ifgsm'"),
-        ([0.1], {"attack": 3}, ValueError, "attack is 3, expected a function or one of"),
-        ([0.1], {"attack": "gaussian", "source": nn.Linear(2, 2)}, ValueError, "source is given, but attack is 'gau"),
-        ([0.1], {"bounds": (2.0, 1.0)}, ValueError, r"bounds is \(2.0, 1.0\), expected low < high"),
+        ([], {}, ValueError, "epsilons"),
+        ([0.1, -0.1], {}, ValueError, "epsilons is -0.1"),
+        ([0.1], {"attack": "fgms"}, ValueError, "attack is 'fgms'"),
+        ([0.1], {"attack": 3}, ValueError, "attack is 3"),
+        ([0.1], {"attack": "gaussian", "source": nn.Linear(2, 2)}, ValueError, "source.*'gaussian'"),
+        ([0.1], {"bounds": (2.0, 1.0)}, ValueError, r"bounds is \(2.0, 1.0\)"),
     ],
 )
 @pytest.mark.usefixtures("untyped")

@@ -107,7 +107,7 @@ def trained(x: Tensor, y: Tensor) -> nn.Sequential:
 
 
 def test_foolbox_gives_the_same() -> None:
-    foolbox = pytest.importorskip("foolbox", reason="foolbox is not installed: pip install foolbox to compare with it")
+    foolbox = pytest.importorskip("foolbox", exc_type=ImportError, reason="foolbox can't be imported")
     digits = data.load("digits")
     x, y = digits.test.x[:50], digits.test.y[:50]
     network = trained(digits.train.x, digits.train.y).eval()

@@ -39,5 +39,5 @@ def test_the_networks_precision_is_kept() -> None:
 
 
 def test_bad_sigma_gets_one_sentence() -> None:
-    with pytest.raises(ValueError, match="sigma is -1, expected a finite number >= 0"):
+    with pytest.raises(ValueError, match="sigma is -1"):
         attacks.gaussian(torch.rand(3, 2), -1)

@@ -10,14 +10,14 @@ import torch
 from scipy.optimize import linprog, minimize
 
 from widemargin import norms
-from widemargin.attacks.hyperplane_step import shortest
+from widemargin.attacks.hyperplane_step import shortest_step
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0, math.inf])
 def test_without_bounds_it_is_the_dual_norm(p: float) -> None:
     torch.manual_seed(0)
     w, need = torch.randn(5, 2, 3).double(), torch.rand(5).double()
-    way = shortest(w, need, torch.zeros_like(w), p, None)
+    way = shortest_step(w, need, torch.zeros_like(w), p, None)
     assert torch.allclose((w * way).flatten(1).sum(dim=1), -need)
     assert torch.allclose(norms.lp(way, p), need / norms.lp(w, norms.dual(p)))
 
@@ -28,7 +28,7 @@ def test_inside_bounds_a_solver_finds_nothing_shorter(p: float) -> None:
     w, x = torch.randn(4, 6).double(), torch.rand(4, 6).double()
     most = torch.where(w > 0, x, 1 - x).mul(w.abs()).sum(dim=1)
     need = 0.7 * most
-    way = shortest(w, need, x, p, (0.0, 1.0))
+    way = shortest_step(w, need, x, p, (0.0, 1.0))
     assert torch.allclose((w * way).sum(dim=1), -need)
     assert (x + way >= -1e-12).all()
     assert (x + way <= 1 + 1e-12).all()
@@ -60,6 +60,6 @@ def solved(w: np.ndarray, need: float, x: np.ndarray, p: float) -> float:
 def test_where_there_is_no_way_it_goes_as_far_as_it_can(p: float) -> None:
     w = torch.tensor([[1.0, -2.0], [0.0, 0.0]])
     x = torch.full((2, 2), 0.5)
-    way = shortest(w, torch.tensor([100.0, 1.0]), x, p, (0.0, 1.0))
+    way = shortest_step(w, torch.tensor([100.0, 1.0]), x, p, (0.0, 1.0))
     assert torch.equal(x[0] + way[0], torch.tensor([0.0, 1.0]))
     assert torch.equal(way[1], torch.zeros(2))

@@ -1,8 +1,10 @@
-"""Changed images, and the auxiliary head."""
+"""Wrappers keep the fast backward of their loss; changed images, and the auxiliary head."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
@@ -10,8 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin import losses, registry
-from widemargin.losses.wrappers import Augmented, WeightedSum, WithAuxiliary, rotations
+from widemargin import attacks, losses, registry
+from widemargin.losses import protocol
+from widemargin.losses.classification import WeightedSum
+from widemargin.losses.wrappers import Augmented, WithAuxiliary, rotations
+from widemargin.split_backward import backward
 
 
 def _images(count: int = 6, channels: int = 3) -> Tensor:
@@ -91,6 +96,62 @@ def test_the_auxiliary_head_is_added_in_training_alone(loss: object) -> None:
     assert not model._forward_hooks
     model.eval()
     torch.testing.assert_close(WithAuxiliary(loss=loss)(model, x, y), loss(model, x, y))  # type: ignore[arg-type, operator]
+
+
+@dataclass(frozen=True)
+class Weighted(losses.Wrapper):
+    """−3 times the loss of the negated images."""
+
+    loss: losses.Loss
+
+    @property
+    def factor(self) -> float:
+        return -3.0
+
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return -x, y
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda loss: Weighted(loss=loss),
+        lambda loss: Augmented(loss=loss, crop=2),
+        lambda loss: Augmented(loss=Weighted(loss=loss)),
+        lambda loss: attacks.Adversarial(loss=loss, epsilon=0.1, step=0.05, steps=2),
+    ],
+    ids=["weighted", "augmented", "both", "adversarial"],
+)
+@pytest.mark.parametrize(
+    "loss",
+    [losses.MarginLoss(at=("input", "1")), losses.odn(), losses.MarginLoss(p=1.0, stabilize=None)],
+    ids=["two places", "odn", "printed"],
+)
+def test_a_wrapped_margin_loss_takes_the_split_backward_of_autograds_gradients(
+    wrap: Callable[[losses.Loss], losses.Wrapper], loss: losses.Loss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backward, "LEAST_BYTES", {})  # also where two backwards would be faster
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(144, 4)).double()
+    x, y = _images(12).double(), torch.arange(12) % 4
+    wrapped = wrap(loss)
+    torch.manual_seed(1)
+    values = wrapped(model, x, y)
+    (0.5 * values.mean()).backward()
+    expected = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    torch.manual_seed(1)
+    done = losses.margin_backward(model, wrapped, x, y, scale=0.5)
+    assert done.method == "split"
+    torch.testing.assert_close(done.values, values.detach())
+    for parameter, gradient in zip(model.parameters(), expected):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-12)
+
+
+def test_other_losses_keep_autograds_backward() -> None:
+    assert protocol.fast_backward(Weighted(losses.CrossEntropy())) is None
+    assert protocol.fast_backward(WithAuxiliary(loss=losses.MarginLoss())) is None  # a second direction at the scores
+    assert protocol.places_of(WithAuxiliary(loss=losses.MarginLoss())) == ("input",)
 
 
 def test_by_name() -> None:

@@ -24,7 +24,7 @@ def main(folder: Path, rank: int) -> None:
         model = network(name)
         wrapped = DistributedDataParallel(model)
         done = margin_backward(wrapped, LOSS, x[5 * rank : 5 * rank + 5], y[5 * rank : 5 * rank + 5])
-        assert done.way == way, done
+        assert done.method == way, done
         gradients = {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
         save_file(gradients, folder / f"{name}.{rank}.safetensors")
     dist.destroy_process_group()

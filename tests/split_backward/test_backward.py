@@ -72,7 +72,7 @@ def test_gradients_over_the_zoo(entry: Entry, training: bool) -> None:
     loss = MarginLoss(at=(entry.place,) if entry.vocabulary else ("input", entry.place))
     done = assert_as_autograd(model, loss, x, y)
     mixes = training and "batch-norm" in entry.traits
-    assert done.way == ("two" if mixes or entry in RECURRENT else "split"), done
+    assert done.method == ("two" if mixes or entry in RECURRENT else "split"), done
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
@@ -80,33 +80,33 @@ def test_gradients_over_the_zoo(entry: Entry, training: bool) -> None:
 def test_gradients_of_other_networks(name: str, training: bool) -> None:
     done = assert_as_autograd(network(name).train(training), LOSS, *batch())
     why = ALONE.get(name, "") if training or "batch norm" not in name else ""
-    assert (done.way, why in done.reason) == ("two" if why else "split", True), done
+    assert (done.method, why in done.reason) == ("two" if why else "split", True), done
 
 
 @pytest.mark.parametrize("statistics", ["coupled", "frozen"])
 def test_batch_statistics_take_two_backwards(statistics: Any) -> None:
     done = assert_as_autograd(network("resnet, batch norm"), MarginLoss(statistics=statistics), *batch())
-    assert done.way == "two"
+    assert done.method == "two"
 
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("samples", [1, 5, 9])
 def test_gradients_of_every_form_of_the_loss(name: str, samples: int) -> None:
     x, y = cnn().inputs(samples, dtype=torch.float64), cnn().labels(samples)
-    assert assert_as_autograd(cnn().network(dtype=torch.float64), FORMS[name], x, y).way == "split"
+    assert assert_as_autograd(cnn().network(dtype=torch.float64), FORMS[name], x, y).method == "split"
 
 
 def test_a_binary_network_with_all_classes_has_one() -> None:
     entry = next(entry for entry in ZOO if entry.name == "elsayed-toy")
     x, y = entry.inputs(9, dtype=torch.float64), entry.labels(9)
-    assert assert_as_autograd(entry.network(dtype=torch.float64), MarginLoss(classes="all"), x, y).way == "split"
+    assert assert_as_autograd(entry.network(dtype=torch.float64), MarginLoss(classes="all"), x, y).method == "split"
 
 
 @pytest.mark.parametrize("name", REASONS)
 def test_what_the_loss_rules_out(name: str) -> None:
     settings, reason = REASONS[name]
     done = assert_as_autograd(network("resnet, group norm"), MarginLoss(**settings), *batch())
-    assert done.way == "two"
+    assert done.method == "two"
     assert reason in done.reason
 
 
@@ -132,7 +132,7 @@ def test_the_line_says_which_way_and_why() -> None:
 def test_a_limit_of_memory() -> None:
     model = network("vit")
     kept = 42_912  # what the split of this batch of 9 keeps
-    assert margin_backward(model, LOSS, *batch(), memory=kept).way == "split"
+    assert margin_backward(model, LOSS, *batch(), memory=kept).method == "split"
     done = assert_as_autograd(model, LOSS, *batch(), memory=kept - 1)
     assert repr(done) == f"two backwards: 0.0429 MB of gradients to keep, more than memory={kept - 1}"
     assert repr(assert_as_autograd(model, LOSS, *batch(), memory=0)) == "two backwards: memory=0"
@@ -155,7 +155,7 @@ def test_an_empty_batch_is_refused_as_by_the_loss() -> None:
 def test_channels_last(name: str) -> None:
     model, (x, y) = channels_last(network(name)), batch()
     wanted, _ = plain(model, LOSS, x.to(memory_format=torch.channels_last), y)
-    assert assert_as_autograd(model, LOSS, x.to(memory_format=torch.channels_last), y).way == "split"
+    assert assert_as_autograd(model, LOSS, x.to(memory_format=torch.channels_last), y).method == "split"
     for key, parameter in model.named_parameters():
         assert parameter.grad is not None
         assert parameter.grad.stride() == wanted[key].stride()
@@ -166,7 +166,7 @@ def test_frozen_parameters_get_no_gradient_and_inputs_may_have_one() -> None:
     model.get_parameter("patches.weight").requires_grad_(False)
     x, y = batch()
     x.requires_grad_()
-    assert assert_as_autograd(model, LOSS, x, y).way == "split"
+    assert assert_as_autograd(model, LOSS, x, y).method == "split"
     assert model.get_parameter("patches.weight").grad is None
 
 
@@ -180,7 +180,7 @@ def test_under_autocast_with_a_scaled_loss(scale: float) -> None:
         values = LOSS(theirs, x, y)
         done = margin_backward(model, LOSS, x, y, scale=torch.tensor(scale))
     values.mean().backward()
-    assert done.way == "split"
+    assert done.method == "split"
     torch.testing.assert_close(done.values, values.detach())
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
@@ -195,7 +195,7 @@ def test_hooks_after_accumulation_are_called_once() -> None:
     called: list[Tensor] = []
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(called.append)
-    assert margin_backward(model, LOSS, *batch()).way == "split"
+    assert margin_backward(model, LOSS, *batch()).method == "split"
     assert sorted(map(id, called)) == sorted(map(id, model.parameters()))
 
 
@@ -224,7 +224,7 @@ def test_compiled_networks(at: tuple[str, ...], way: str) -> None:
     compiled: Any = torch.compile(model, backend="aot_eager")
     done = margin_backward(compiled, loss, *batch())
     assert_close(model, wanted)
-    assert done.way == way
+    assert done.method == way
     if way == "two":
         assert done.reason == "the network is compiled, and its graph hides the layers"
 
@@ -269,7 +269,7 @@ def test_the_graph_is_let_go() -> None:
     layers = (nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Tanh(), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(64, 4))
     model = channels_last(nn.Sequential(Marked(), *layers).double())
     x, y = batch()
-    assert margin_backward(model, LOSS, x.to(memory_format=torch.channels_last), y).way == "split"
+    assert margin_backward(model, LOSS, x.to(memory_format=torch.channels_last), y).method == "split"
     gc.collect()
     assert not Mark.alive
 
@@ -448,4 +448,4 @@ def test_a_class_chosen_by_a_probe_is_split_under_autocast_too() -> None:
     for model in (conv, vit):
         for is_cast in (False, True):
             with torch.autocast("cpu", torch.bfloat16, enabled=is_cast):
-                assert margin_backward(model, loss, x, y).way == "split", margin_backward(model, loss, x, y)
+                assert margin_backward(model, loss, x, y).method == "split", margin_backward(model, loss, x, y)

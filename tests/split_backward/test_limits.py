@@ -43,5 +43,5 @@ def test_where_the_split_would_take_longer_the_graph_is_looked_at_once(
         done = margin_backward(network, loss, x[:rows], y[:rows])
         assert repr(done) == "two backwards: layers so small that the split would take longer"
         assert len(seen) == count
-    assert margin_backward(network, loss, x, y, is_replayed=True).way == "split"
-    assert margin_backward(network, loss, x, y).way == "two"
+    assert margin_backward(network, loss, x, y, is_replayed=True).method == "split"
+    assert margin_backward(network, loss, x, y).method == "two"

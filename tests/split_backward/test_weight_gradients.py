@@ -30,7 +30,7 @@ def test_a_network_of_known_layers_lets_go_of_what_it_saved(monkeypatch: pytest.
         given.clear()
         with monkeypatch.context() as patched:
             patched.setattr(torch.autograd, "grad", watched)
-            assert margin_backward(network, MarginLoss(), x, y).way == "split"
+            assert margin_backward(network, MarginLoss(), x, y).method == "split"
         assert given[0] is not is_known
 
 
@@ -45,7 +45,7 @@ def test_group_norm_in_half_precision(form: Any) -> None:
     for memory in (None, 0):
         network.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            way = margin_backward(network, MarginLoss(), x, y, memory=memory).way
+            way = margin_backward(network, MarginLoss(), x, y, memory=memory).method
         assert way == ("split" if memory is None else "two")
         found.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
     for ours, theirs in zip(*found, strict=True):

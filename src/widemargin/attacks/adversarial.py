@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor, nn
 
-from widemargin.attacks.arguments import Bounds, Inputs, check_bounds, check_size, check_steps
-from widemargin.attacks.pgd import pgd
-from widemargin.attacks.rng import Seed
-from widemargin.losses import CrossEntropy
-from widemargin.types import Labels, PerExample
+from widemargin.attacks.bounds import Bounds, Inputs, check_bounds
+from widemargin.attacks.pgd import check_norm, pgd
+from widemargin.attacks.rng import Seed, global_generator
+from widemargin.checks import check_callable, check_count, check_number
+from widemargin.losses import CrossEntropy, Loss, Wrapper
+from widemargin.types import Labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adversarial:
-    """L(x̂) of every sample, with x̂ = `attacks.pgd` of x against the network as it now is (Madry et al. 2018, eq. 2.1).
+class Adversarial(Wrapper):
+    """L(x̂) of every sample, with x̂ = `attacks.pgd` of x against the current network (Madry et al. 2018, eq. 2.1).
 
-    The x̂ are found in evaluation mode and are constants for the gradient, which by Danskin's theorem is then that of
-    the worst case, if x̂ is it; L is taken at them in the mode that the network is in. A step costs `steps` more forward
-    and backward passes. The defaults are Madry's for MNIST.
+    x̂ is found in evaluation mode and is a constant for the gradient, which by Danskin's theorem is that of the worst
+    case if x̂ attains it; L is taken at x̂ in the mode of the network. A step costs `steps` more forward and backward
+    passes. The fast backward and the CUDA graph of L are kept; inside a CUDA graph it is not checked that x lies in
+    `bounds`. The defaults are Madry's for MNIST.
 
     Args:
         loss: L, any loss `(model, x, y) -> [batch]`.
@@ -30,11 +30,11 @@ class Adversarial:
         step: length α of a step of the ascent; None: 2.5·ε/steps.
         steps: number of steps.
         p: the norm of the ball, ∞ or 2.
-        random_start: start at a uniform point of the ball (drawn from torch's global CPU generator), or at x.
+        random_start: start at a uniform point of the ball (from torch's global generator, on a GPU the GPU's), or at x.
         bounds: the range of the data, or None.
     """
 
-    loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
+    loss: Loss = field(default_factory=CrossEntropy)
     epsilon: float | int = 0.3
     step: float | int | None = 0.01
     steps: int = 40
@@ -43,20 +43,20 @@ class Adversarial:
     bounds: Bounds = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        if not callable(self.loss):
-            raise TypeError(f"loss is {self.loss!r}, expected a loss such as losses.CrossEntropy()")
-        check_size("epsilon", self.epsilon)
-        check_steps(self.step, self.steps)
+        check_callable("loss", self.loss, "losses.CrossEntropy()")
+        check_number("epsilon", self.epsilon, least=0.0)
+        if self.step is not None:
+            check_number("step", self.step, above=0.0)
+        check_count("steps", self.steps)
         check_bounds(self.bounds)
-        if self.p not in (2, math.inf):
-            raise ValueError(f"p is {self.p!r}, expected inf or 2")
+        check_norm(self.p)
 
-    def __call__(self, model: nn.Module, x: Inputs, y: Labels) -> PerExample:
-        """The loss of every sample at its adversarial example."""
-        return self.loss(model, self.examples(model, x, y), y)
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The adversarial examples, and their labels."""
+        return self.examples(model, x, y), y
 
     def examples(self, model: nn.Module, x: Inputs, y: Labels, *, seed: Seed | None = None) -> Inputs:
-        """The x̂ that the loss is taken at; `seed` in place of torch's global generator."""
+        """The x̂ that the loss is taken at; `seed` replaces torch's global generator."""
         return pgd(
             model,
             x,
@@ -66,6 +66,6 @@ class Adversarial:
             steps=self.steps,
             p=self.p,
             random_start=self.random_start,
-            seed=torch.default_generator if seed is None else seed,
+            seed=global_generator(x.device) if seed is None else seed,
             bounds=self.bounds,
         )

@@ -1,22 +1,22 @@
-"""The gradient that attacks climb."""
+"""The gradient that attacks follow."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from widemargin.attacks.arguments import Inputs
+from widemargin.attacks.bounds import Inputs
 from widemargin.checks import check_finite, check_scores_and_labels
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
 def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:
-    """∇_x of `excess`, which has in every sample the direction of the gradient of its cross-entropy.
+    """∇_x of `excess`, which has for every sample the direction of the gradient of its cross-entropy.
 
-    Attacks use the direction alone, its sign or its unit vector. The cross-entropy is softplus(excess), so its gradient
-    is a positive multiple of this one. But that multiple is the probability of being wrong, which rounds to 0 for a
-    confident network: such a network would look robust because nothing is left of the gradient in floating point.
+    Attacks use the direction alone: its sign or its unit vector. The cross-entropy is softplus(excess), so its gradient
+    is a positive multiple of this one. That multiple is the probability of being wrong, which rounds to 0 for a
+    confident network: such a network would seem robust only because its gradient vanishes in floating point.
     """
     network = unwrap_ddp(model)
     with evaluating(network), torch.inference_mode(False), torch.enable_grad():

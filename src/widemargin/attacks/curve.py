@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypedDict, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from widemargin._io.progress import track
-from widemargin.attacks.arguments import Bounds, check_bounds, check_size
+from widemargin.attacks.bounds import Bounds, check_bounds
 from widemargin.attacks.fgsm import fgsm, ifgsm
 from widemargin.attacks.gaussian import gaussian
 from widemargin.attacks.pgd import pgd
 from widemargin.attacks.rng import as_generator
-from widemargin.checks import check_scores_and_labels
+from widemargin.checks import check_number, check_scores_and_labels
 from widemargin.data import Data, batches, load
 from widemargin.modules import cast_input, predict, predicted_labels, unwrap_ddp
 
@@ -24,15 +24,26 @@ _NAMES = ("fgsm", "ifgsm", "pgd", "gaussian")
 
 @runtime_checkable
 class Attack(Protocol):
-    """What moves inputs: `attacks.fgsm`, `functools.partial(attacks.pgd, p=2.0)`, or a function of your own."""
+    """A function that moves inputs: `attacks.fgsm`, `functools.partial(attacks.pgd, p=2.0)`, or any other."""
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, epsilon: float, /, *, bounds: Bounds) -> Tensor:
         """x̂ for inputs x and labels y."""
 
 
+class AttackRow(TypedDict):
+    """Accuracy under attacks of one size."""
+
+    attack: str
+    box: Literal["none", "white", "black"]
+    epsilon: float
+    accuracy: float
+    correct: int
+    samples: int
+
+
 def curve(
     model: nn.Module,
-    data: Any,
+    data: object,
     epsilons: Sequence[float | int],
     *,
     attack: str | Attack = "fgsm",
@@ -41,14 +52,14 @@ def curve(
     seed: int = 0,
     batch_size: int = 256,
     progress: bool | None = None,
-) -> list[dict[str, Any]]:
+) -> list[AttackRow]:
     """Accuracy of `model` on attacked inputs, a row for each ε: attack, box, epsilon, accuracy, correct, samples.
 
     elsayed, Figures 4 to 7 and 14 to 16: `box` is "white" where the inputs are made to fool `model` itself, "black"
     where they are made to fool another network, `source`, and "none" for noise.
 
     Args:
-        model: the network whose accuracy is measured; both networks run in evaluation mode and are left as they were.
+        model: the network whose accuracy is measured; both networks run in evaluation mode and are left unchanged.
         data: a name (its test set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset` or a `DataLoader`.
         epsilons: sizes of the attack; the standard deviations for `"gaussian"`. 0 gives the accuracy without attack.
         attack: `"fgsm"`, `"ifgsm"`, `"pgd"`, `"gaussian"`, or an `Attack` such as `partial(attacks.ifgsm, steps=20)`.
@@ -64,27 +75,29 @@ def curve(
         bounds = data.bounds if isinstance(data, Data) else (0.0, 1.0)
     check_bounds(bounds)
     target, maker = unwrap_ddp(model), unwrap_ddp(model if source is None else source)
-    draws = [as_generator("curve", seed) for _ in sizes]
+    generators = [as_generator("curve", seed) for _ in sizes]
     correct, samples = [0] * len(sizes), 0
     for x, y in track(batches(data, batch_size=batch_size), "Attacking", progress=progress):
         samples += len(y)
         x = cast_input(maker, x)
         y = y.to(x.device)
-        for i, epsilon in enumerate(sizes):
-            moved = _move(attack, maker, x, y, epsilon, draws[i], bounds)
-            correct[i] += _correct(target, moved, y)
+        for i, (epsilon, generator) in enumerate(zip(sizes, generators)):
+            scores = predict(target, _move(attack, maker, x, y, epsilon, generator, bounds))
+            labels = y.to(scores.device)
+            check_scores_and_labels(scores, labels)
+            correct[i] += int((predicted_labels(scores) == labels).sum())
     if not samples:
         raise ValueError("data has no samples, expected at least one batch")
-    box = "none" if attack == "gaussian" else "white" if maker is target else "black"
+    box: Literal["none", "white", "black"] = "none" if attack == "gaussian" else "white" if maker is target else "black"
     return [
-        {
-            "attack": _name(attack),
-            "box": box,
-            "epsilon": float(epsilon),
-            "accuracy": count / samples,
-            "correct": count,
-            "samples": samples,
-        }
+        AttackRow(
+            attack=_name(attack),
+            box=box,
+            epsilon=float(epsilon),
+            accuracy=count / samples,
+            correct=count,
+            samples=samples,
+        )
         for epsilon, count in zip(sizes, correct)
     ]
 
@@ -94,7 +107,7 @@ def _check(epsilons: Sequence[float | int], attack: str | Attack, source: nn.Mod
     if not sizes:
         raise ValueError("epsilons is empty, expected at least one size such as 0.1")
     for epsilon in sizes:
-        check_size("epsilons", epsilon)
+        check_number("epsilons", epsilon, least=0.0)
     if attack not in _NAMES if isinstance(attack, str) else not callable(attack):
         raise ValueError(f"attack is {attack!r}, expected a function or one of {', '.join(map(repr, _NAMES))}")
     if attack == "gaussian" and source is not None:
@@ -108,22 +121,15 @@ def _move(
     x: Tensor,
     y: Tensor,
     epsilon: float | int,
-    draw: torch.Generator,
+    generator: torch.Generator,
     bounds: Bounds,
 ) -> Tensor:
     if attack == "gaussian":
-        return gaussian(x, epsilon, draw, bounds=bounds)
+        return gaussian(x, epsilon, generator, bounds=bounds)
     if attack == "pgd":
-        return pgd(network, x, y, epsilon, seed=draw, bounds=bounds)
+        return pgd(network, x, y, epsilon, seed=generator, bounds=bounds)
     function = attack if not isinstance(attack, str) else fgsm if attack == "fgsm" else ifgsm
     return function(network, x, y, epsilon, bounds=bounds)
-
-
-def _correct(network: nn.Module, x: Tensor, y: Tensor) -> int:
-    scores = predict(network, x)
-    y = y.to(scores.device)
-    check_scores_and_labels(scores, y)
-    return int((predicted_labels(scores) == y).sum())
 
 
 def _name(attack: str | Attack) -> str:

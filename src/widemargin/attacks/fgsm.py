@@ -6,32 +6,26 @@ import math
 
 from torch import nn
 
-from widemargin.attacks.arguments import Bounds, Inputs, check_inputs, check_size, check_steps, into_bounds, into_box
 from widemargin.attacks.ascent import gradient
+from widemargin.attacks.bounds import Bounds, Inputs, check_inputs, into_bounds, into_box
+from widemargin.checks import check_count, check_number
 from widemargin.types import Labels
 
 
-def fgsm(
-    model: nn.Module,
-    x: Inputs,
-    y: Labels,
-    epsilon: float | int,
-    *,
-    bounds: Bounds = (0.0, 1.0),
-) -> Inputs:
+def fgsm(model: nn.Module, x: Inputs, y: Labels, epsilon: float | int, *, bounds: Bounds = (0.0, 1.0)) -> Inputs:
     """x̂ = x + ε·sign ∇_x L(x), clipped to the range of the data (Goodfellow et al. 2014; elsayed §4.2.3).
 
-    L is the cross-entropy, softplus(−f·y) for a binary network (of which only the direction counts, see `ascent`). For
-    a network with affine scores and two classes, no other x̂ within ε in l_∞ has a smaller margin.
+    L is the cross-entropy, softplus(−f·y) for a binary network (only its direction counts, see `ascent`). For a
+    network with affine scores and two classes, no other x̂ within ε in l_∞ has a smaller margin.
 
     Args:
-        model: any network; it is attacked in evaluation mode and left as it was.
+        model: any network; it is attacked in evaluation mode and left unchanged.
         x: inputs inside `bounds`.
         y: class indices, or −1.0 and +1.0 for a binary network.
         epsilon: ε ≥ 0, the l_∞ distance that inputs may move.
-        bounds: the range of the data, or None. The paper's equation does not clip to it, its images do lie in it.
+        bounds: the range of the data, or None. The paper's equation does not clip to it, though its images lie in it.
     """
-    check_size("epsilon", epsilon)
+    check_number("epsilon", epsilon, least=0.0)
     check_inputs(x, bounds)
     if epsilon == 0:
         return x.detach().clone()
@@ -53,17 +47,20 @@ def ifgsm(
     Erratum 8 of elsayed: the gradient is at x̂^{k−1}, printed as x̂^k. Each iterate is also clipped to `bounds`.
 
     Args:
-        model: any network; it is attacked in evaluation mode and left as it was.
+        model: any network; it is attacked in evaluation mode and left unchanged.
         x: inputs inside `bounds`.
         y: class indices, or −1.0 and +1.0 for a binary network.
         epsilon: ε ≥ 0, the l_∞ distance that inputs may move.
         step: α > 0, by default ε/10.
-        steps: number of iterations k, which the paper wants ≥ ε/α, so that x̂ can reach the corners of the box; by
+        steps: number of iterations k, in the paper ≥ ε/α, so that x̂ can reach the corners of the box; by
             default the smallest such number.
         bounds: the range of the data, or None.
     """
-    check_size("epsilon", epsilon)
-    check_steps(step, steps)
+    check_number("epsilon", epsilon, least=0.0)
+    if step is not None:
+        check_number("step", step, above=0.0)
+    if steps is not None:
+        check_count("steps", steps)
     check_inputs(x, bounds)
     if epsilon == 0:
         return x.detach().clone()

@@ -1,20 +1,21 @@
-"""The nearest input that a network answers wrongly: a search, whose distance is an upper bound of the margin."""
+"""The nearest misclassified input: a search, whose distance is an upper bound of the margin."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin._io.optional import import_optional, is_installed
-from widemargin.attacks.arguments import Bounds, Inputs, check_inputs, check_steps, into_bounds
-from widemargin.attacks.hyperplane_step import shortest
-from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin._io.optional import import_optional
+from widemargin.attacks.bounds import Bounds, Inputs, check_inputs, into_bounds
+from widemargin.attacks.hyperplane_step import shortest_step
+from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
@@ -25,10 +26,10 @@ _FOOLBOX = {1.0: "L1FMNAttack", 2.0: "L2FMNAttack", math.inf: "LInfFMNAttack"}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Minimal:
-    """What was found: misclassified `points`, their l_p `distances` in float64, and where anything was `found`.
+    """Misclassified `points`, their l_p `distances` in float64, and the mask `found` of successful searches.
 
-    Where nothing was found the distance is infinite and the point is x itself. A sample that is misclassified as it
-    stands has distance 0 (sokolic, errata 2).
+    Where the search failed, the distance is infinite and the point is x. A sample that is itself misclassified has
+    distance 0 (sokolic, errata 2).
     """
 
     points: Inputs
@@ -49,54 +50,52 @@ def minimal(
 ) -> Minimal:
     """An x̂ of small ‖x̂ − x‖_p that `model` misclassifies.
 
-    Towards each of the `targets` nearest classes of the linearised network, and once more in short steps away from the
-    own class: steps to the linearised boundary until a sample is misclassified (DeepFool, Moosavi-Dezfooli et al.
-    2016), and bisection on the way back to x. From the nearest of these points: projections of x onto the boundary
+    First, towards each of the `targets` nearest classes of the linearised network, and once in short steps away from
+    the own class: steps to the linearised boundary until a sample is misclassified (DeepFool, Moosavi-Dezfooli et al.
+    2016), then bisection back towards x. From the nearest of these points: projections of x onto the boundary
     linearised at x̂, each taken only if it is misclassified and nearer (as FAB does, Croce and Hein 2020). A point
     counts as misclassified where f_y is below another score by more than the rounding of the scores, in evaluation mode
     and in the network's own dtype.
 
     Args:
-        model: any network; it is attacked in evaluation mode and left as it was.
+        model: any network; it is attacked in evaluation mode and left unchanged.
         x: inputs, inside `bounds`.
         y: class indices, or −1.0 and +1.0 for a binary network.
         p: norm of the distance, in [1, ∞].
         steps: most steps of each of the two phases.
-        targets: how many classes are tried.
-        bounds: the range of the data, that x̂ then stays in, or None.
-        search: `"own"` is the above; `"foolbox"` the FMN attack of that package (p of 1, 2 or ∞, several classes);
-            `"best"` the nearer of both where foolbox is installed and can, else our own.
+        targets: number of classes that are tried.
+        bounds: the range of the data, in which x̂ stays, or None.
+        search: `"own"`: the above; `"foolbox"`: the FMN attack of that package (p of 1, 2 or ∞, several classes);
+            `"best"`: the nearer of both where foolbox can be imported and has such an attack, else `"own"`.
     """
     norms.check_p(p)
-    check_steps(None, steps)
+    check_count("steps", steps)
     check_inputs(x, bounds)
     check_finite(x, "x")
-    if isinstance(targets, bool) or not isinstance(targets, int) or targets < 1:
-        raise ValueError(f"targets is {targets!r}, expected an integer >= 1")
-    if search not in ("best", "own", "foolbox"):
-        raise ValueError(f"search is {search!r}, expected 'best', 'own' or 'foolbox'")
+    check_count("targets", targets)
+    check_choice("search", search, ("best", "own", "foolbox"))
     network = unwrap_ddp(model)
     with evaluating(network), torch.inference_mode(False), torch.no_grad():
-        task = _Task(network=network, x=x.detach().clone(), y=y, p=p, bounds=bounds)
-        scores = task.scores(task.x)
+        problem = _Problem(network=network, x=x.detach().clone(), y=y, p=p, bounds=bounds)
+        scores = problem.scores(problem.x)
         check_scores_and_labels(scores, y)
         check_finite(scores, "scores")
         others = 1 if is_binary(scores) else scores.shape[1] - 1
-        attempts = [None, *range(min(targets, others))] if search != "foolbox" else []
-        starts = [_walk(task, rank, steps) for rank in attempts]
-        if search == "foolbox" or (search == "best" and _has_foolbox(p, others)):
-            starts.append(_foolbox(task, others))
-        best, away = _nearest(task, starts)
-        best = _refine(task, best, away, steps)
-        away = torch.where(away.isfinite(), task.distance(best), away)
-        already = _gap(scores, y) <= 0
-        away = torch.where(already, torch.zeros_like(away), away)
-        best = torch.where(_wide(already | away.isinf(), best), task.x, best)
-    return Minimal(points=best, distances=away, found=away.isfinite())
+        ranks = [None, *range(min(targets, others))] if search != "foolbox" else []
+        starts = [_deepfool(problem, rank, steps) for rank in ranks]
+        if search != "own" and (foolbox := _foolbox(p, others, search)) is not None:
+            starts.append(_fast_minimum_norm(foolbox, problem))
+        best, distances = _nearest(problem, starts)
+        best = _refine(problem, best, distances, steps)
+        distances = torch.where(distances.isfinite(), problem.distance(best), distances)
+        is_wrong = _gap(scores, y) <= 0
+        distances = torch.where(is_wrong, torch.zeros_like(distances), distances)
+        best = torch.where(_expand(is_wrong | distances.isinf(), best), problem.x, best)
+    return Minimal(points=best, distances=distances, found=distances.isfinite())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Task:
+class _Problem:
     network: nn.Module
     x: Tensor
     y: Tensor
@@ -106,14 +105,14 @@ class _Task:
     def scores(self, points: Tensor) -> Tensor:
         return scores_of(self.network(points))
 
-    def wrong(self, points: Tensor) -> Tensor:
-        """Which points are misclassified, by more than rounding may do."""
+    def is_wrong(self, points: Tensor) -> Tensor:
+        """Which points are misclassified, by more than rounding."""
         scores = self.scores(points)
         tolerance = 8 * torch.finfo(scores.dtype).eps * scores.abs().reshape(len(scores), -1).amax(dim=1)
         return _gap(scores, self.y) < -tolerance
 
     def slope(self, points: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor]:
-        """f_y − f_target and its gradient; of the strongest other class where there is no target."""
+        """f_y − f_target and its gradient; without a target, of the strongest other class."""
         with torch.enable_grad():
             moved = points.detach().requires_grad_()
             scores = self.scores(moved)
@@ -127,117 +126,124 @@ class _Task:
     def distance(self, points: Tensor) -> Tensor:
         return norms.lp(points.double() - self.x.double(), self.p)
 
-    def towards(self, points: Tensor, share: Tensor) -> Tensor:
-        """Of the way from x to `points` a share, inside the bounds."""
-        return into_bounds(self.x + _wide(share.to(self.x.dtype), self.x) * (points - self.x), self.bounds)
+    def between(self, points: Tensor, fraction: Tensor) -> Tensor:
+        """x + fraction·(points − x), inside the bounds."""
+        return into_bounds(self.x + _expand(fraction.to(self.x.dtype), self.x) * (points - self.x), self.bounds)
 
 
-def _walk(task: _Task, rank: int | None, steps: int) -> Tensor:
-    """DeepFool towards the class number `rank` by linearised distance, a little further at each step.
+def _deepfool(problem: _Problem, rank: int | None, steps: int) -> Tensor:
+    """DeepFool towards the class number `rank` by linearised distance, with a growing overshoot.
 
-    Without a rank towards whichever class is next, and no further at a time than an eighth of the first way (a length
-    that grows): where slopes change soon, whole steps would lead astray.
+    Without a rank towards the strongest other class of each step, in steps of at most an eighth of the first one (a
+    limit that grows): where slopes change quickly, whole steps would miss the nearest boundary.
     """
-    scores = task.scores(task.x)
-    target = None if rank is None or is_binary(scores) else _target(task, scores, rank)
-    moved, wrong = task.x, task.wrong(task.x)
+    scores = problem.scores(problem.x)
+    target = None if rank is None or is_binary(scores) else _target(problem, scores, rank)
+    moved, is_wrong = problem.x, problem.is_wrong(problem.x)
     limit: Tensor | None = None
-    for step in range(steps):
-        gap, slope = task.slope(moved, target)
-        need = gap.clamp(min=0) * (1.02 + 0.02 * step) + 1e-4 * gap.abs()
-        way = shortest(slope, need, moved, task.p, task.bounds)
+    for number in range(steps):
+        gap, slope = problem.slope(moved, target)
+        need = gap.clamp(min=0) * (1.02 + 0.02 * number) + 1e-4 * gap.abs()
+        step = shortest_step(slope, need, moved, problem.p, problem.bounds)
         if rank is None:
-            length = norms.lp(way, task.p)
+            length = norms.lp(step, problem.p)
             limit = length / 8 if limit is None else 1.2 * limit
-            way = way * _wide((limit / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(max=1), way)
-        moved = torch.where(_wide(wrong, moved), moved, into_bounds(moved + way, task.bounds))
-        wrong = task.wrong(moved)
-        if bool(wrong.all()):
+            step = step * _expand((limit / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(max=1), step)
+        moved = torch.where(_expand(is_wrong, moved), moved, into_bounds(moved + step, problem.bounds))
+        is_wrong = problem.is_wrong(moved)
+        if bool(is_wrong.all()):
             break
     return moved
 
 
-def _target(task: _Task, scores: Tensor, rank: int) -> Tensor:
+def _target(problem: _Problem, scores: Tensor, rank: int) -> Tensor:
     """Of the ten strongest other classes the one whose linearised boundary is the `rank`-th nearest."""
-    some = min(10, scores.shape[1] - 1)
-    others = scores.scatter(1, task.y[:, None].long(), -torch.inf).topk(some, dim=1).indices
+    count = min(10, scores.shape[1] - 1)
+    others = scores.scatter(1, problem.y[:, None].long(), -torch.inf).topk(count, dim=1).indices
     columns = []
     for column in others.unbind(dim=1):
-        gap, slope = task.slope(task.x, column)
-        columns.append(gap / norms.lp(slope, norms.dual(task.p)).clamp(min=torch.finfo(gap.dtype).tiny))
-    order = torch.stack(columns, dim=1).argsort(dim=1)[:, min(rank, some - 1)]
+        gap, slope = problem.slope(problem.x, column)
+        columns.append(gap / norms.lp(slope, norms.dual(problem.p)).clamp(min=torch.finfo(gap.dtype).tiny))
+    order = torch.stack(columns, dim=1).argsort(dim=1)[:, min(rank, count - 1)]
     return others.gather(1, order[:, None])[:, 0]
 
 
-def _nearest(task: _Task, starts: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The nearest of the points that are misclassified, each taken back to the boundary, and how far away it is."""
-    best, away = task.x, torch.full((len(task.x),), math.inf, dtype=torch.float64, device=task.x.device)
+def _nearest(problem: _Problem, starts: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The nearest misclassified point, moved back to the boundary, and its distance (infinite if there is none)."""
+    best = problem.x
+    distances = torch.full((len(best),), math.inf, dtype=torch.float64, device=best.device)
     for start in starts:
-        wrong = task.wrong(start)
-        point = _back(task, start, torch.zeros(len(start)).to(start), 16)
-        distance = torch.where(wrong, task.distance(point), math.inf)
-        nearer = distance < away
-        best, away = torch.where(_wide(nearer, best), point, best), torch.where(nearer, distance, away)
-    return best, away
+        point = _bisect(problem, start, 0.0, 16)
+        new = torch.where(problem.is_wrong(start), problem.distance(point), math.inf)
+        nearer = new < distances
+        best, distances = torch.where(_expand(nearer, best), point, best), torch.where(nearer, new, distances)
+    return best, distances
 
 
-def _refine(task: _Task, best: Tensor, away: Tensor, steps: int) -> Tensor:
-    """Along the boundary towards x, from points that lie on its far side, `away` from x; finite where they do."""
-    stride = torch.ones_like(away)
+def _refine(problem: _Problem, best: Tensor, distances: Tensor, steps: int) -> Tensor:
+    """Move misclassified points along the boundary towards x; finite `distances` tell which points are."""
+    stride = torch.ones_like(distances)
     for _ in range(steps):
-        gap, slope = task.slope(best, None)
-        need = gap + (slope * (task.x - best)).flatten(1).sum(dim=1)
-        foot = task.x + shortest(slope, need.clamp(min=0), task.x, task.p, task.bounds)
-        aim = best + _wide(stride.to(best.dtype), best) * (foot - best)
-        longest = away / task.distance(aim).clamp(min=torch.finfo(torch.float64).tiny)
-        point, hit = aim, torch.zeros_like(away, dtype=torch.bool)
-        for part in (0.0, 0.3, 0.8):  # a little beyond the aim, as long as that is nearer than what there is
-            tried = task.towards(aim, longest**part)
-            now = task.wrong(tried) & ~hit
-            point, hit = torch.where(_wide(now, point), tried, point), hit | now
-        point = _back(task, point, torch.full((len(point),), 0.5).to(point), 6)
-        distance = task.distance(point)
-        going = stride > 1e-3  # a sample that has come to rest stays, whatever the others of its batch do
-        nearer = hit & going & (distance < away)
-        best, away = torch.where(_wide(nearer, best), point, best), torch.where(nearer, distance, away)
+        gap, slope = problem.slope(best, None)
+        need = gap + (slope * (problem.x - best)).flatten(1).sum(dim=1)
+        projection = problem.x + shortest_step(slope, need.clamp(min=0), problem.x, problem.p, problem.bounds)
+        aim = best + _expand(stride.to(best.dtype), best) * (projection - best)
+        farthest = distances / problem.distance(aim).clamp(min=torch.finfo(torch.float64).tiny)
+        point, hit = aim, torch.zeros_like(distances, dtype=torch.bool)
+        for power in (0.0, 0.3, 0.8):  # a little beyond the aim, as long as that is nearer than the best point
+            tried = problem.between(aim, farthest**power)
+            new = problem.is_wrong(tried) & ~hit
+            point, hit = torch.where(_expand(new, point), tried, point), hit | new
+        point = _bisect(problem, point, 0.5, 6)
+        moved = problem.distance(point)
+        is_active = stride > 1e-3  # a sample that has converged stays, whatever the others of its batch do
+        nearer = hit & is_active & (moved < distances)
+        best, distances = torch.where(_expand(nearer, best), point, best), torch.where(nearer, moved, distances)
         stride = torch.where(nearer, (2 * stride).clamp(max=1), stride / 2)
-        if not bool(going.any()):
+        if not bool(is_active.any()):
             break
-    return _back(task, best, torch.full((len(best),), 0.9).to(best), 25)
+    return _bisect(problem, best, 0.9, 25)
 
 
-def _back(task: _Task, point: Tensor, low: Tensor, times: int) -> Tensor:
-    """Bisection between a share `low` of the way from x and `point`; every step kept is misclassified."""
-    best, high = point, torch.ones_like(low)
+def _bisect(problem: _Problem, point: Tensor, low: float, times: int) -> Tensor:
+    """Bisection between x + low·(point − x) and `point`; every point that is kept is misclassified."""
+    lower = torch.full((len(point),), low).to(point)
+    best, upper = point, torch.ones_like(lower)
     for _ in range(times):
-        middle = (low + high) / 2
-        tried = task.towards(point, middle)
-        wrong = task.wrong(tried)
-        best = torch.where(_wide(wrong, best), tried, best)
-        low, high = torch.where(wrong, low, middle), torch.where(wrong, middle, high)
+        middle = (lower + upper) / 2
+        tried = problem.between(point, middle)
+        is_wrong = problem.is_wrong(tried)
+        best = torch.where(_expand(is_wrong, best), tried, best)
+        lower, upper = torch.where(is_wrong, lower, middle), torch.where(is_wrong, middle, upper)
     return best
 
 
-def _has_foolbox(p: float, others: int) -> bool:
-    return is_installed("foolbox") and p in _FOOLBOX and others > 1
-
-
-def _foolbox(task: _Task, others: int) -> Tensor:
-    """The points of foolbox's fast minimum-norm attack; it needs a range, without one three times that of the data."""
-    if task.p not in _FOOLBOX or others == 1:
+def _foolbox(p: float, others: int, search: Search) -> ModuleType | None:
+    """The package foolbox; for `search="best"` None where it can't be imported or has no such attack."""
+    if p not in _FOOLBOX or others == 1:
+        if search == "best":
+            return None
         raise ValueError(
-            f"search is 'foolbox', which has an attack for p of 1, 2 and inf and several classes: {task.p}"
+            f"p is {p} with {others + 1} classes, but foolbox has attacks for p of 1, 2, inf and >= 3 classes"
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of what foolbox imports, which is not ours to mend
-        foolbox = import_optional("foolbox", "search='foolbox'")
-    low, high = float(task.x.min()), float(task.x.max())
-    bounds = task.bounds or (2 * low - high, 2 * high - low)
-    attack = getattr(foolbox.attacks, _FOOLBOX[task.p])()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of packages that foolbox imports
+            return import_optional("foolbox", "search='foolbox'")
+    except ImportError:  # not installed, or one of its own dependencies can't be imported
+        if search == "best":
+            return None
+        raise
+
+
+def _fast_minimum_norm(foolbox: ModuleType, problem: _Problem) -> Tensor:
+    """The points of foolbox's attack; it needs bounds, and without any gets three times the range of the data."""
+    low, high = float(problem.x.min()), float(problem.x.max())
+    network = foolbox.PyTorchModel(problem.network, bounds=problem.bounds or (2 * low - high, 2 * high - low))
+    attack = getattr(foolbox.attacks, _FOOLBOX[problem.p])()
     with torch.enable_grad():
-        answer = attack(foolbox.PyTorchModel(task.network, bounds=bounds), task.x, task.y.long(), epsilons=None)
-    points: Tensor = answer[1].detach()
-    return torch.where(points.isfinite(), points, task.x)
+        points: Tensor = attack(network, problem.x, problem.y.long(), epsilons=None)[1].detach()
+    return torch.where(points.isfinite(), points, problem.x)
 
 
 def _gap(scores: Tensor, y: Tensor) -> Tensor:
@@ -248,5 +254,6 @@ def _gap(scores: Tensor, y: Tensor) -> Tensor:
     return scores.gather(1, label)[:, 0] - scores.scatter(1, label, -torch.inf).amax(dim=1)
 
 
-def _wide(values: Tensor, like: Tensor) -> Tensor:
+def _expand(values: Tensor, like: Tensor) -> Tensor:
+    """`values` `[batch]` in a shape that broadcasts with `like`."""
     return values.view(-1, *[1] * (like.ndim - 1))

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.attacks.arguments import Bounds, Inputs, check_inputs, check_size, check_steps, into_bounds, into_box
 from widemargin.attacks.ascent import gradient
+from widemargin.attacks.bounds import Bounds, Inputs, check_inputs, into_bounds, into_box
 from widemargin.attacks.rng import Seed, as_generator, normal, uniform
+from widemargin.checks import check_count, check_number
 from widemargin.types import Labels
 
 
@@ -33,7 +34,7 @@ def pgd(
     clip to the range of the data. L is the cross-entropy. The last iterate is returned.
 
     Args:
-        model: any network; it is attacked in evaluation mode and left as it was.
+        model: any network; it is attacked in evaluation mode and left unchanged.
         x: inputs inside `bounds`.
         y: class indices, or −1.0 and +1.0 for a binary network.
         epsilon: radius ε ≥ 0.
@@ -41,14 +42,15 @@ def pgd(
         steps: number of steps.
         p: the norm of the ball, ∞ or 2.
         random_start: start at a uniform point of the ball, or at x.
-        seed: of the start: an integer, or a CPU generator to take the numbers from.
+        seed: of the start: an integer, or a generator to draw from.
         bounds: the range of the data, or None.
     """
-    check_size("epsilon", epsilon)
-    check_steps(step, steps)
+    check_number("epsilon", epsilon, least=0.0)
+    if step is not None:
+        check_number("step", step, above=0.0)
+    check_count("steps", steps)
     check_inputs(x, bounds)
-    if p not in (2, math.inf):
-        raise ValueError(f"p is {p!r}, expected inf or 2")
+    check_norm(p)
     x = x.detach()
     start = _start(x, epsilon, p, as_generator("pgd", seed)) if random_start else x.clone()
     if epsilon == 0:
@@ -64,28 +66,35 @@ def pgd(
     return moved
 
 
-def _start(x: Tensor, epsilon: float | int, p: float | int, draw: torch.Generator) -> Tensor:
+def check_norm(p: float | int) -> None:
+    """Raise unless there is an attack in the norm p."""
+    if p not in (2, math.inf):
+        raise ValueError(f"p is {p!r}, expected inf or 2")
+
+
+def _start(x: Tensor, epsilon: float | int, p: float | int, source: torch.Generator) -> Tensor:
     size = x[:1].numel()
     if p == math.inf:
-        offset = 2 * uniform(len(x), size, draw) - 1
+        offset = 2 * uniform(len(x), size, source) - 1
     else:
         # A direction, and a radius whose power `size` is uniform.
-        drawn = uniform(len(x), size + 1, draw)
+        drawn = uniform(len(x), size + 1, source)
         offset = _unit(normal(drawn[:, :size])) * drawn[:, size:] ** (1 / size)
     return x + epsilon * offset.to(x).view(x.shape)
 
 
 def _unit(slope: Tensor) -> Tensor:
     """Each row over its l_2 norm; a zero row stays zero."""
-    length = _rows(norms.lp(slope, 2.0), slope)
+    length = _lengths(slope)
     return torch.where(length > 0, slope / length, torch.zeros_like(slope))
 
 
 def _into_ball(moved: Tensor, x: Tensor, epsilon: float | int) -> Tensor:
     offset = moved - x
-    length = _rows(norms.lp(offset, 2.0), offset)
+    length = _lengths(offset)
     return x + torch.where(length > epsilon, offset * (epsilon / length), offset)
 
 
-def _rows(values: Tensor, like: Tensor) -> Tensor:
-    return values.to(like.dtype).view(-1, *[1] * (like.ndim - 1))
+def _lengths(rows: Tensor) -> Tensor:
+    """The l_2 norm of each row, in a shape that broadcasts with `rows`."""
+    return norms.lp(rows, 2.0).to(rows.dtype).view(-1, *[1] * (rows.ndim - 1))

@@ -1,4 +1,4 @@
-"""Random numbers for attacks: of one generator, a batch draws what its samples would draw in turn."""
+"""Random numbers of attacks: a batch draws from a CPU generator what its samples would draw in turn."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from torch import Tensor
 from widemargin.data.seeds import generator
 
 Seed: TypeAlias = int | torch.Generator
-"""A seed, which leaves torch's global generator alone, or a CPU generator to take the numbers from."""
+"""A seed, which leaves torch's global generators unchanged, or a generator to draw from, on its own device."""
 
 
 def as_generator(purpose: str, seed: Seed) -> torch.Generator:
-    """`seed` itself, or a generator of its own for `purpose`."""
+    """`seed` itself if it is a generator, else a new one for `purpose`."""
     return seed if isinstance(seed, torch.Generator) else generator(purpose, seed)
 
 
-def uniform(rows: int, columns: int, draw: torch.Generator) -> Tensor:
-    """Uniform numbers in [0, 1), float64, on the CPU, row after row."""
-    return torch.rand(rows, columns, dtype=torch.float64, generator=draw)
+def global_generator(device: torch.device) -> torch.Generator:
+    """Torch's global generator of a GPU, whose numbers a CUDA graph draws anew in each replay, else the CPU's."""
+    if device.type != "cuda":
+        return torch.default_generator
+    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
+
+
+def uniform(rows: int, columns: int, source: torch.Generator) -> Tensor:
+    """Uniform numbers in [0, 1), float64, on the device of the generator, row after row."""
+    return torch.rand(rows, columns, dtype=torch.float64, generator=source, device=source.device)
 
 
 def normal(uniform: Tensor) -> Tensor:
-    """Normal numbers by their quantiles; 2⁻⁵⁴ stands for a drawn 0, whose quantile is infinite.
+    """Normal numbers by their quantiles; 2⁻⁵⁴ replaces a drawn 0, whose quantile is infinite.
 
-    `torch.randn` would not do: its numbers depend on how the samples are grouped into batches.
+    Numbers of `torch.randn` would depend on how the samples are grouped into batches.
     """
     return torch.special.ndtri(uniform.clamp_min(2.0**-54))

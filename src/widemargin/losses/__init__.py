@@ -10,7 +10,7 @@ from widemargin.losses.penalties import Band, Hinge, Penalty
 from widemargin.losses.presets import large_margin, odn, odn_hinge
 from widemargin.losses.protocol import Loss
 from widemargin.losses.target import Target
-from widemargin.losses.wrapper import Wrapper
+from widemargin.losses.wrappers import Wrapper
 
 __all__ = [
     "Band",

@@ -80,6 +80,17 @@ class SoftHinge(ScoreLoss):
         return F.softplus(sign * scores).mean(dim=1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeightedSum(ScoreLoss):
+    """Σ weight·loss, of losses of the scores (elsayed §4.2: the hinge with a small weight of cross-entropy)."""
+
+    parts: tuple[tuple[float, ScoreLoss], ...]
+
+    def of(self, scores: Scores, y: Labels) -> PerExample:
+        """The sum for every sample."""
+        return torch.stack([weight * part.of(scores, y) for weight, part in self.parts]).sum(dim=0)
+
+
 def _check(scores: Tensor, y: Tensor) -> None:
     check_scores_and_labels(scores, y)
     check_finite(scores, "scores")

@@ -1,25 +1,96 @@
-"""Losses built on other losses: augmented images, an auxiliary head, and weighted sums."""
+"""Losses that wrap another loss: their base, augmented images, and an auxiliary head."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.losses.classification import CrossEntropy, ScoreLoss
-from widemargin.types import Labels, PerExample, Scores
+from widemargin.losses.classification import CrossEntropy
+from widemargin.losses.protocol import FastBackward, Loss, fast_backward, is_capturable, needs_index
+from widemargin.split_backward.backward import Backward
 
 Images = Float[Tensor, "batch channels h w"]
 
 
+class Wrapper:
+    """`factor` · `loss(model, *prepare(model, x, y))`, with the fast backward and CUDA graph of `loss`.
+
+    A subclass holds the wrapped loss as `loss` and overrides `prepare`, `factor` or both; both are constants for the
+    gradient. A frozen dataclass is best, since `fit` recognises a checkpoint by the repr of its loss:
+
+        @dataclass(frozen=True)
+        class Flipped(losses.Wrapper):
+            loss: losses.Loss
+
+            def prepare(self, model, x, y):
+                return x.flip(-1), y
+
+    `capturable` follows the wrapped loss. Override it with False where `prepare` waits for the device or draws random
+    numbers on the CPU, or where `factor` changes between steps.
+    """
+
+    loss: Loss
+
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """The inputs and labels that the wrapped loss takes."""
+        return x, y
+
+    @property
+    def factor(self) -> float:
+        """The factor of the wrapped loss."""
+        return 1.0
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, *, index: Tensor | None = None) -> Tensor:
+        """The loss of every sample."""
+        extra = {} if index is None else {"index": index}
+        return self.factor * self.loss(model, *self.prepare(model, x, y), **extra)
+
+    @property
+    def wrapped(self) -> Loss:
+        """The wrapped loss."""
+        return self.loss
+
+    @property
+    def needs_index(self) -> bool:
+        """Whether the wrapped loss needs the positions of the samples."""
+        return needs_index(self.loss)
+
+    @property
+    def capturable(self) -> bool:
+        """Whether the wrapped loss may be captured in a CUDA graph."""
+        return is_capturable(self.loss)
+
+    @property
+    def backward(self) -> FastBackward | None:
+        """The fast backward of the wrapped loss at the prepared inputs, or None where it has none."""
+        inner = fast_backward(self.loss)
+        return None if inner is None else partial(self._backward, inner)
+
+    def _backward(
+        self,
+        inner: FastBackward,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        scale: float | Tensor = 1.0,
+        memory: int | None = None,
+        is_replayed: bool = False,
+    ) -> Backward:
+        factor = self.factor
+        x, y = self.prepare(model, x, y)
+        done = inner(model, x, y, scale=factor * scale, memory=memory, is_replayed=is_replayed)
+        return replace(done, values=factor * done.values)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Augmented:
+class Augmented(Wrapper):
     """L at randomly changed images: shifted, with other contrast and hue (elsayed §4.3, which gives no numbers).
 
     The random numbers are from torch's global CPU generator, which training seeds by network and step.
@@ -31,14 +102,14 @@ class Augmented:
         hue: a rotation of the colours about grey by an angle uniform in ± this share of a turn; three channels only.
     """
 
-    loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
+    loss: Loss = field(default_factory=CrossEntropy)
     crop: int = 4
     contrast: float | int = 0.2
     hue: float | int = 0.05
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
-        """The loss of every sample."""
-        return self.loss(model, self.images(x), y)
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """The changed images, and their labels."""
+        return self.images(x), y
 
     def images(self, x: Images) -> Images:
         """Changed copies of `x`, in [0, 1] as these are."""
@@ -52,40 +123,29 @@ class Augmented:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithAuxiliary:
+class WithAuxiliary(Wrapper):
     """L plus `weight` times the cross-entropy of the auxiliary head, where the network has one (elsayed, appendix C).
 
     0.3 is the weight of Szegedy et al. 2015; the paper gives none. In evaluation mode there is no such head.
     """
 
-    loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
+    loss: Loss = field(default_factory=CrossEntropy)
     weight: float | int = 0.3
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, *, index: Tensor | None = None) -> Tensor:
         """The loss of every sample, by the forward pass of `loss` alone."""
-        seen: list[Tensor] = []
+        auxiliary: list[Tensor] = []
 
-        def look(module: nn.Module, inputs: Any, output: Any) -> None:  # noqa: ARG001
-            if getattr(output, "aux_logits", None) is not None:
-                seen.append(output.aux_logits)
+        def keep(module: nn.Module, inputs: object, output: object) -> None:  # noqa: ARG001
+            if (scores := getattr(output, "aux_logits", None)) is not None:
+                auxiliary.append(scores)
 
-        handle = model.register_forward_hook(look)
+        handle = model.register_forward_hook(keep)
         try:
-            value: Tensor = self.loss(model, x, y)
+            value = super().__call__(model, x, y, index=index)
         finally:
             handle.remove()
-        return value + self.weight * F.cross_entropy(seen[0], y, reduction="none") if seen else value
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightedSum(ScoreLoss):
-    """Σ weight·loss, of losses of the scores (elsayed §4.2: the hinge with a small weight of cross-entropy)."""
-
-    parts: tuple[tuple[float, ScoreLoss], ...]
-
-    def of(self, scores: Scores, y: Labels) -> PerExample:
-        """The sum for every sample."""
-        return torch.stack([weight * part.of(scores, y) for weight, part in self.parts]).sum(dim=0)
+        return value + self.weight * F.cross_entropy(auxiliary[0], y, reduction="none") if auxiliary else value
 
 
 def rotations(angles: Float[Tensor, " batch"]) -> Float[Tensor, "batch 3 3"]:

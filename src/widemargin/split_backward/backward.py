@@ -54,14 +54,14 @@ _little: WeakKeyDictionary[nn.Module, dict[Any, str]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Backward:
-    """What a fast backward did: the loss of every sample, which way it went, and why; its repr is one line."""
+    """What a fast backward did: the loss of every sample, the method, and its reason; its repr is one line."""
 
     values: PerExample
-    way: Literal["split", "two"]
+    method: Literal["split", "two"]
     reason: str
 
     def __repr__(self) -> str:
-        return f"{'split backward' if self.way == 'split' else 'two backwards'}: {self.reason}"
+        return f"{'split backward' if self.method == 'split' else 'two backwards'}: {self.reason}"
 
 
 def split_backward(
@@ -86,7 +86,7 @@ def split_backward(
             look.answer()
             with torch.autocast(x.device.type, enabled=False):
                 (scale * values.mean()).backward()
-            return Backward(values=values.detach(), way="two", reason=found)
+            return Backward(values=values.detach(), method="two", reason=found)
         graph, layouts = found
         reason = f"{len(graph.uses)} layers, {graph.bytes() / 1e6:.3g} MB of gradients kept"
         held = [None if use.is_summed else use.hold() for use in graph.uses]
@@ -99,7 +99,7 @@ def split_backward(
         give = _second_pass(graph, layouts, kept, weights, held)
         look.answer()
         give()
-    return Backward(values=values, way="split", reason=reason)
+    return Backward(values=values, method="split", reason=reason)
 
 
 def _never(model: nn.Module, loss: SplitLoss, memory: int | None) -> str | None:

@@ -214,7 +214,7 @@ class _Run:
             memory=self.task.memory,
             is_replayed=self.static is not None and not self.static.why_not,
         )
-        self.at.backward.setdefault(done.way, repr(done))
+        self.at.backward.setdefault(done.method, repr(done))
         return done.values, True
 
     def _end_epoch(self, batch: Batch) -> None:
