@@ -8,7 +8,7 @@ from typing import TypeAlias
 from jaxtyping import Float
 from torch import Tensor
 
-from widemargin._cuda.runtime import is_recording
+from widemargin._cuda.runtime import is_capturing
 
 Inputs: TypeAlias = Float[Tensor, "batch ..."]
 """Inputs of a network, a row a sample."""
@@ -34,7 +34,7 @@ def check_inputs(x: Tensor, bounds: Bounds) -> None:
     if not x.is_floating_point():
         raise TypeError(f"x has dtype {x.dtype}, expected floating point: integers can't be moved by a small step")
     check_bounds(bounds)
-    if bounds is None or not len(x) or is_recording(x.device):
+    if bounds is None or not len(x) or is_capturing(x.device):
         return
     outside = ~((x >= bounds[0]) & (x <= bounds[1])).reshape(len(x), -1)
     if bool(outside.any()):
