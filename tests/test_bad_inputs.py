@@ -66,8 +66,7 @@ def label_out_of_range(draw: Draw) -> Case:
     labels, index = indices(draw, batch, classes), draw(st.integers(0, batch - 1))
     bad = draw(st.one_of(st.integers(classes, 10_000), st.integers(-10_000, -1)))
     labels[index] = bad
-    sentence = f"labels has {bad} at index {index}, but scores have {classes} classes (0..{classes - 1})"
-    return margin(draw, numbers(draw, batch, classes), labels), ValueError, f"^{re.escape(sentence)}$"
+    return margin(draw, numbers(draw, batch, classes), labels), ValueError, rf"^labels has {bad} at index {index}\b"
 
 
 def sign_out_of_range(draw: Draw) -> Case:
@@ -77,11 +76,7 @@ def sign_out_of_range(draw: Draw) -> Case:
     bad = draw(st.one_of(st.sampled_from([0.0, 2.0, math.nan, math.inf, -math.inf]), st.floats(-0.9, 0.9)))
     labels[index] = bad
     scores = numbers(draw, batch, 1) if draw(st.booleans()) else numbers(draw, batch)
-    return (
-        margin(draw, scores, labels),
-        ValueError,
-        rf"^labels has \S+ at index {index}, expected -1 or 1 \(one score per sample\)$",
-    )
+    return margin(draw, scores, labels), ValueError, rf"^labels has \S+ at index {index}\b"
 
 
 def indices_with_one_score(draw: Draw) -> Case:
@@ -89,22 +84,14 @@ def indices_with_one_score(draw: Draw) -> Case:
     scores = numbers(draw, batch, 1) if draw(st.booleans()) else numbers(draw, batch)
     dtype = draw(st.sampled_from([torch.uint8, torch.int32, torch.int64, torch.bool]))
     labels = indices(draw, batch, 2).to(dtype)
-    return (
-        margin(draw, scores, labels),
-        TypeError,
-        rf"^labels has dtype {dtype}, but a network with one score",
-    )
+    return margin(draw, scores, labels), TypeError, rf"^labels has dtype {dtype}\b"
 
 
 def labels_of_another_dtype(draw: Draw) -> Case:
     batch, classes = batch_and_classes(draw)
     dtype = draw(st.sampled_from([torch.float16, torch.float32, torch.float64, torch.bool, torch.complex64]))
     labels = indices(draw, batch, classes).to(dtype)
-    return (
-        margin(draw, numbers(draw, batch, classes), labels),
-        TypeError,
-        rf"^labels has dtype {dtype}, but scores have {classes} classes: expected class indices$",
-    )
+    return margin(draw, numbers(draw, batch, classes), labels), TypeError, rf"^labels has dtype {dtype}\b"
 
 
 def scores_of_another_dtype(draw: Draw) -> Case:
@@ -293,8 +280,7 @@ def labels_of_a_data_set(draw: Draw) -> Case:
     labels = indices(draw, 3, 4)
     index, bad = draw(st.integers(0, 2)), draw(st.one_of(st.integers(4, 99), st.integers(-99, -1)))
     labels[index] = bad
-    sentence = rf"^labels has {bad} at index {index}, but scores have 4 classes \(0\.\.3\)$"
-    return lambda: margins.measure(NETWORK, (X, labels)), ValueError, sentence
+    return lambda: margins.measure(NETWORK, (X, labels)), ValueError, rf"^labels has {bad} at index {index}\b"
 
 
 KINDS: dict[str, Callable[[Draw], Case]] = {

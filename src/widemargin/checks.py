@@ -5,6 +5,7 @@ Every error names the argument, its value and what was expected.
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
 from collections.abc import Collection, Iterator
@@ -64,9 +65,11 @@ def check_number(
 
 
 def check_choice(name: str, value: object, options: Collection[object]) -> None:
-    """Raise unless `value` is one of `options`."""
+    """Raise unless `value` is one of `options`; the error suggests the closest name."""
     if value not in options:
-        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, options))}")
+        close = difflib.get_close_matches(value.lower(), map(str, options), n=1) if isinstance(value, str) else []
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, options))}{hint}")
 
 
 def check_flag(name: str, value: object) -> None:
@@ -93,17 +96,22 @@ def check_callable(name: str, value: object, example: str) -> None:
         raise TypeError(f"{name} is {value!r}, expected a callable such as {example}")
 
 
+def check_floating(tensor: object, name: str, shape: str = "") -> None:
+    """Raise unless `tensor` is a floating-point tensor; `shape` describes the expected one."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} is a {type(tensor).__name__}, expected a tensor {shape}".rstrip())
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name} has dtype {tensor.dtype}, expected a floating-point tensor")
+
+
 def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
     """Raise a `ValueError` or `TypeError` unless `scores` and `labels` fit each other.
 
     The values of `scores` are not checked here (`check_finite` does that), since that needs a device sync.
     """
-    if not isinstance(scores, Tensor):
-        raise TypeError(f"scores is a {type(scores).__name__}, expected a tensor [batch, classes] or [batch]")
+    check_floating(scores, "scores", "[batch, classes] or [batch]")
     if not isinstance(labels, Tensor):
         raise TypeError(f"labels is a {type(labels).__name__}, expected a tensor [batch]")
-    if not scores.is_floating_point():
-        raise TypeError(f"scores has dtype {scores.dtype}, expected a floating-point tensor")
     if scores.ndim not in (1, 2):
         raise ValueError(f"scores has shape {list(scores.shape)}, expected [batch, classes], or [batch] when binary")
     if labels.ndim != 1:
@@ -121,7 +129,7 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
     if is_binary(scores):
         check_signs(labels)
     else:
-        _check_indices(labels, scores.shape[1])
+        check_class_indices(labels, scores.shape[1])
 
 
 def check_signs(labels: Tensor, name: str = "labels") -> None:
@@ -134,6 +142,16 @@ def check_signs(labels: Tensor, name: str = "labels") -> None:
         raise ValueError(
             f"{name} has {labels[index].item():g} at index {index}, expected -1 or 1 (one score per sample)"
         )
+
+
+def check_class_indices(labels: Tensor, classes: int, name: str = "labels") -> None:
+    """Raise unless `labels` are integers from 0 to `classes` - 1."""
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise TypeError(f"{name} has dtype {labels.dtype}, expected class indices ({classes} classes)")
+    bad = ((labels < 0) | (labels >= classes)).nonzero()
+    if len(bad):
+        index = int(bad[0])
+        raise ValueError(f"{name} has {int(labels[index])} at index {index}, expected 0..{classes - 1}")
 
 
 def check_finite(tensor: Tensor, name: str) -> None:
@@ -166,14 +184,3 @@ def without_value_checks(skip: bool = True) -> Iterator[None]:
 def _skips_values(tensor: Tensor) -> bool:
     """Whether values are not checked: the caller checks them, or a CUDA graph is being captured and there are none."""
     return _SKIP_VALUES.get() or is_capturing(tensor.device)
-
-
-def _check_indices(labels: Tensor, classes: int) -> None:
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise TypeError(f"labels has dtype {labels.dtype}, but scores have {classes} classes: expected class indices")
-    bad = ((labels < 0) | (labels >= classes)).nonzero()
-    if len(bad):
-        index = int(bad[0])
-        raise ValueError(
-            f"labels has {int(labels[index])} at index {index}, but scores have {classes} classes (0..{classes - 1})"
-        )

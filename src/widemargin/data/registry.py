@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
+from widemargin.checks import check_choice
 from widemargin.data.embedded import load_digits, load_mnist_5k
 from widemargin.data.imagenet import ImageNet, load_imagenet
 from widemargin.data.releases import CIFAR10, FASHION_MNIST, MNIST, load_release
@@ -32,10 +32,7 @@ def load(name: str, root: Root = None, *, verify: bool = True) -> AnyData:
     streamed. The files must have the checksums of the original release, unless `verify` is False, for a subset or a
     changed copy.
     """
-    if name not in _LOADERS:
-        close = difflib.get_close_matches(str(name).lower(), _LOADERS, n=1)
-        guess = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"name is {name!r}, which is not a data set: {guess}expected one of {', '.join(_LOADERS)}")
+    check_choice("name", name, _LOADERS)
     return _LOADERS[name](root, verify)
 
 

@@ -27,31 +27,18 @@ Arrays: TypeAlias = tuple[UInt8[np.ndarray, "n c h w"], UInt8[np.ndarray, " n"]]
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """An original release: its files, their format, and its name on the Hugging Face hub.
-
-    Attributes:
-        name: the name in `load`.
-        classes: names of the classes.
-        shape: channels, height and width of an image.
-        files: the unpacked files of each split.
-        archive: a tar file with all of them.
-        sums: MD5 of each file.
-        folders: names of folders that may hold the files.
-        hub: repository on the Hugging Face hub.
-        parse: images and labels of the files of a split.
-        pack: the inverse of `parse`: the contents of the named files.
-    """
+    """An original release: its files, their format, and its name on the Hugging Face hub."""
 
     name: str
     classes: tuple[str, ...]
     shape: tuple[int, int, int]
-    files: Mapping[str, tuple[str, ...]]
-    archive: str | None
-    sums: Mapping[str, str]
-    folders: tuple[str, ...]
-    hub: str
+    files: Mapping[str, tuple[str, ...]]  # the unpacked files of each split
+    archive: str | None  # a tar file with all of them
+    sums: Mapping[str, str]  # MD5 of each file
+    folders: tuple[str, ...]  # names of folders that may contain the files
+    hub: str  # the repository on the Hugging Face hub
     parse: Callable[[tuple[File, ...]], Arrays]
-    pack: Callable[[Images, Labels, tuple[str, ...]], dict[str, bytes]]
+    pack: Callable[[Images, Labels, tuple[str, ...]], dict[str, bytes]]  # the inverse of `parse`
 
 
 def load_release(release: Release, root: str | Path | None, *, verify: bool) -> Data:

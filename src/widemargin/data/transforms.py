@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.checks import check_count, check_number
+from widemargin.checks import check_class_indices, check_count, check_floating, check_number
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
 
@@ -26,7 +26,7 @@ def flip_labels(samples: Samples, fraction: float | int, seed: int, classes: int
     """
     check_number("fraction", fraction, least=0.0, most=1.0)
     check_count("classes", classes, least=2)
-    _check_class_indices(samples.y, classes)
+    check_class_indices(samples.y, classes, "y")
     n = len(samples)
     rng = generator("flip_labels", seed)
     order = torch.randperm(n, generator=rng)
@@ -44,7 +44,7 @@ def add_noise(samples: Samples, sigma: float | int, seed: int) -> Samples:
     Source: elsayed, Figure 7. With one seed, z is the same for every σ.
     """
     check_number("sigma", sigma, least=0.0)
-    _check_floating(samples.x)
+    check_floating(samples.x, "x")
     noise = torch.randn(samples.x.shape, generator=generator("add_noise", seed), dtype=samples.x.dtype)
     return replace(samples, x=samples.x + sigma * noise.to(samples.x.device))
 
@@ -88,7 +88,7 @@ class Pca:
     @classmethod
     def fit(cls, train: Samples, dims: int = 784) -> Pca:
         """Fit on `train` alone, in float64."""
-        _check_floating(train.x)
+        check_floating(train.x, "x")
         x = train.x.flatten(1)
         n, d = x.shape
         if not 1 <= dims <= min(n - 1, d):
@@ -105,7 +105,7 @@ class Pca:
 
     def __call__(self, samples: Samples) -> Samples:
         """The samples in the new coordinates, x of shape [n, dims] and of the dtype it had."""
-        _check_floating(samples.x)
+        check_floating(samples.x, "x")
         x = samples.x.flatten(1)
         if x.shape[1] != len(self.mean):
             raise ValueError(f"x has {x.shape[1]} numbers a sample, expected {len(self.mean)} as in Pca.fit")
@@ -118,7 +118,7 @@ class Pca:
 
 
 def _to_sphere(x: Shaped[Tensor, "n ..."]) -> Float[Tensor, "n ..."]:
-    _check_floating(x)
+    check_floating(x, "x")
     rows = x.reshape(len(x), -1)
     norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
     bad = (~(torch.isfinite(norms) & (norms > 0))).nonzero()
@@ -138,17 +138,3 @@ def _to_unit_range(
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"bounds is ({low}, {high}), expected two finite numbers, the first below the second")
     return (x - low) / (high - low)
-
-
-def _check_floating(x: Tensor) -> None:
-    if not x.is_floating_point():
-        raise TypeError(f"x has dtype {x.dtype}, expected a floating-point tensor")
-
-
-def _check_class_indices(y: Tensor, classes: int) -> None:
-    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-        raise TypeError(f"y has dtype {y.dtype}, expected class indices")
-    outside = ((y < 0) | (y >= classes)).nonzero()
-    if len(outside):
-        index = int(outside[0])
-        raise ValueError(f"y has {int(y[index])} at index {index}, but classes is {classes} (0..{classes - 1})")

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.checks import check_count, check_finite, check_scores_and_labels
+from widemargin.checks import check_count, check_finite, check_floating, check_scores_and_labels
 from widemargin.gp.posterior import Posterior, check_labels
 
 
@@ -117,10 +117,7 @@ def _accuracy(outputs: Tensor, labels: Tensor, size: int) -> float:
 
 
 def _check_predictions(predictions: Tensor) -> None:
-    if not isinstance(predictions, Tensor):
-        raise TypeError(f"predictions is a {type(predictions).__name__}, expected a tensor [members, n]")
-    if not predictions.is_floating_point():
-        raise TypeError(f"predictions has dtype {predictions.dtype}, expected a floating-point tensor")
+    check_floating(predictions, "predictions", "[members, n]")
     if predictions.ndim not in (2, 3) or predictions.numel() == 0:
         raise ValueError(
             f"predictions has shape {list(predictions.shape)}, expected [members, n] or [members, n, classes]"

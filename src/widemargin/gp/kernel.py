@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.checks import check_count
+from widemargin.checks import check_count, check_floating
 
 # Entries of a matrix that pass through all layers at once. On a CPU, a piece and its scratch fit in the cache, which
 # halves the time; a GPU needs larger pieces.
@@ -94,10 +94,7 @@ def _unit(x: Shaped[Tensor, "n ..."], name: str) -> Float64[Tensor, "n d0"]:
     Dividing by the norm removes rounding off the sphere, so that the kernel of float32 data is positive semi-definite
     to the rounding of float64.
     """
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} is a {type(x).__name__}, expected a tensor [n, d_0]")
-    if not x.is_floating_point():
-        raise TypeError(f"{name} has dtype {x.dtype}, expected a floating-point tensor")
+    check_floating(x, name, "[n, d_0]")
     if x.requires_grad:
         raise ValueError(f"{name} requires gradients, which the kernel does not compute: pass {name}.detach()")
     if x.ndim < 2 or x.numel() == 0:

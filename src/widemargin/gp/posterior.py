@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.checks import check_count, check_number, check_signs
+from widemargin.checks import check_count, check_floating, check_number, check_signs
 from widemargin.gp.gram import factor
 from widemargin.gp.kernel import kernel_into, unit_pair
 
@@ -161,8 +161,7 @@ def check_scale(sigma: float, depth: int) -> None:
 
 def check_labels(y: Shaped[Tensor, " n"], n: int, name: str, samples: str) -> None:
     """Raise unless `y` is n float labels −1 and +1, one for each of `samples`."""
-    if not isinstance(y, Tensor):
-        raise TypeError(f"{name} is a {type(y).__name__}, expected a tensor [n] of -1.0 and 1.0")
+    check_floating(y, name, "[n] of -1.0 and 1.0")
     if y.shape != (n,):
         raise ValueError(f"{name} has shape {list(y.shape)}, expected [{n}], one label for each sample of {samples}")
     check_signs(y, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin._io.optional import is_installed, not_installed
+from widemargin.checks import check_choice
 from widemargin.models import elsayed, farhang, inception, odn, sokolic, toy
 from widemargin.modules import evaluating
 
@@ -52,13 +52,15 @@ def build(name: str, **settings: object) -> nn.Module:
 
     The weights come from torch's global generator: `torch.manual_seed` before it makes them reproducible.
     """
-    row = _row(name)
+    check_choice("name", name, _TABLE)
+    row = _TABLE[name]
     return row.function(**_merged(name, row, settings))
 
 
 def describe(name: str, **settings: object) -> Description:
     """Count the parameters and list the places of a network, without allocating its weights or drawing numbers."""
-    row = _row(name)
+    check_choice("name", name, _TABLE)
+    row = _TABLE[name]
     merged = _merged(name, row, settings)
     network: nn.Module | None = None
     if not row.needs():
@@ -109,6 +111,10 @@ def _image(settings: Settings) -> tuple[int, ...]:
     return (settings["in_channels"], settings["size"], settings["size"])
 
 
+def _image32(settings: Settings) -> tuple[int, ...]:
+    return (settings["in_channels"], 32, 32)
+
+
 def _vector(settings: Settings) -> tuple[int, ...]:
     return (settings["inputs"],)
 
@@ -125,15 +131,11 @@ class _Row:
 _TABLE: dict[str, _Row] = {
     "elsayed-toy": _Row(function=toy.elsayed_toy, source="elsayed, Fig. 1b", input_shape=lambda _: (2,)),
     "elsayed-mnist-cnn": _Row(function=elsayed.mnist_cnn, source="elsayed, §4.2 and A.2", input_shape=_image),
-    "wrn-28-10": _Row(
-        function=elsayed.wide_resnet,
-        source="elsayed, §4.3 and B.1",
-        input_shape=lambda settings: (settings["in_channels"], 32, 32),
-    ),
+    "wrn-28-10": _Row(function=elsayed.wide_resnet, source="elsayed, §4.3 and B.1", input_shape=_image32),
     "wrn-28-10-gn": _Row(
         function=elsayed.wide_resnet,
         source="elsayed, §4.3 and B.1, with group norm",
-        input_shape=lambda settings: (settings["in_channels"], 32, 32),
+        input_shape=_image32,
         preset={"norm": "group"},
     ),
     "inception-v3": _Row(
@@ -150,14 +152,6 @@ _TABLE: dict[str, _Row] = {
     "farhang-cnn": _Row(function=farhang.farhang_cnn, source="farhang, A.3", input_shape=_image),
     "toy-mlp": _Row(function=toy.toy_mlp, source="for pictures", input_shape=_vector),
 }
-
-
-def _row(name: str) -> _Row:
-    if name in _TABLE:
-        return _TABLE[name]
-    close = difflib.get_close_matches(str(name), _TABLE, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise ValueError(f"name is {name!r}, which is not a network: {hint}expected one of {', '.join(_TABLE)}")
 
 
 def _merged(name: str, row: _Row, settings: Settings) -> dict[str, object]:

@@ -84,19 +84,9 @@ def convolutional_network(
 ) -> nn.Sequential:
     """ReLU convolutions of `widths` channels, ReLU layers of `hidden` units and a linear output.
 
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input.
-        widths: channels of each convolution.
-        kernels: sides of their kernels, 5 each by default.
-        pooled: numbers, from 1, of the convolutions followed by a max-pool of stride 2; all by default.
-        pool: side of the max-pools.
-        hidden: units of each fully connected hidden layer.
-        classes: number of outputs.
-        output_bias: whether the output has a bias.
-        batch_norm: whether a batch norm precedes the ReLU of each convolution.
-        dropout_before: rate of dropout before each hidden layer.
-        dropout_after: rate of dropout after the ReLU of each hidden layer.
+    Kernels have side 5 unless `kernels` gives others. A max-pool of side `pool` and stride 2 follows the convolutions
+    whose numbers, from 1, are in `pooled`, or all. Batch norm precedes the ReLU of each convolution; dropout precedes
+    each hidden layer, or follows its ReLU.
     """
     for name, value in (("in_channels", in_channels), ("size", size), ("classes", classes)):
         check_count(name, value)
