@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin.population.linear import by_one_product, transform
+from widemargin.population.layers import stacked_layers
+from widemargin.population.linear import transform
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
@@ -35,6 +36,6 @@ def test_inside_vmap_alone(shape: tuple[int, ...]) -> None:
         out: Tensor = torch.func.functional_call(layer, {"weight": weight}, (x,))
         return out
 
-    with by_one_product(layer):
+    with stacked_layers(layer):
         found = torch.vmap(of)(weights, x)
     assert torch.allclose(found, torch.stack([of(weights[k], x[k]) for k in range(3)]), atol=1e-6)

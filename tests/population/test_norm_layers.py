@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.func import vmap
 
-from widemargin.population.norm_layers import by_one_normalisation, normalise
+from widemargin.population.layers import stacked_layers
+from widemargin.population.norm_layers import normalise
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (5, 4, 3, 2)])
@@ -36,7 +37,7 @@ def test_statistics_of_its_own(shape: tuple[int, ...], affine: bool, remembers: 
         out: torch.Tensor = layer(x)
         return out
 
-    with by_one_normalisation(layer):
+    with stacked_layers(layer):
         found = vmap(forward)(stacked, x)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     for name in names:
@@ -53,7 +54,7 @@ def test_groups(shape: tuple[int, ...], affine: bool, channels_last: bool) -> No
     x = torch.randn(3, *shape, dtype=torch.float64) * 3 + 1
     if channels_last and len(shape) == 4:
         x = x.movedim(2, -1).contiguous().movedim(-1, 2)
-    with by_one_normalisation(layer):
+    with stacked_layers(layer):
         found = vmap(lambda own, one: torch.func.functional_call(layer, own, (one,)))(tensors, x)
     expected = [torch.func.functional_call(layer, {n: p[k] for n, p in tensors.items()}, (x[k],)) for k in range(3)]
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-12, atol=1e-12)
@@ -61,7 +62,7 @@ def test_groups(shape: tuple[int, ...], affine: bool, channels_last: bool) -> No
 
 def test_outside_of_the_block_layers_are_as_they_were() -> None:
     layer = nn.BatchNorm1d(2)
-    with by_one_normalisation(layer):
+    with stacked_layers(layer):
         assert "forward" in vars(layer)
     assert "forward" not in vars(layer)
     x = torch.randn(1, 6, 2)

@@ -25,11 +25,12 @@ CAPABILITIES: dict[str, str] = {
     "jvp": "(function, value, tangent, …) → output and its derivative along the tangent",
     "weight_gradient": "(node, enters) → the parameters' gradients by the gradient that arrives, without autograd",
     "gradient_sums": "(node, gradient) → per-sample gradients of the parameters",
-    "stacked": "(module, …) → forward pass of many networks at once inside `vmap`",
+    "stacked": "(module, form) → forward pass of many networks at once inside `vmap`",
+    "unstackable": "(module) → why a population can't train it, or None",
 }
 """What can be known about a layer: the arguments of a rule → its result. x is an input `[batch, ...]`."""
 
-_BY_WEIGHTS = {"row_axis"}
+_ALWAYS_INHERITED = {"row_axis", "normalizes", "unstackable"}
 _BY_ATTRIBUTE = {"pieces": "slopes", "lipschitz": "lipschitz"}
 _FORMS: dict[str, tuple[type[Form], ...]] = {"affine": (Affine,), "pieces": (Slopes, MaxPool)}
 _rules: dict[str, dict[Key, Rule]] = {capability: {} for capability in CAPABILITIES}
@@ -58,8 +59,9 @@ def register(capability: str, *keys: Key) -> Callable[[_R], _R]:
 def rule(capability: str, module: object) -> Rule | None:
     """The rule of `capability` for a module (for a form: of `"relaxation"`), or None.
 
-    A subclass has the rules of its parent while it keeps the parent's `forward`. Modules outside the registry may state
-    their slopes (negative, positive) in an attribute `slopes`, and their Lipschitz constant in `lipschitz`.
+    A subclass has the rules of its parent while it keeps the parent's `forward` (rules about the weight, or of layers
+    that are refused, it has always). Modules outside the registry may state their slopes (negative, positive) in an
+    attribute `slopes`, and their Lipschitz constant in `lipschitz`.
     """
     name = _BY_ATTRIBUTE.get(capability)
     if name is not None and hasattr(module, name):
@@ -92,7 +94,7 @@ def _has(capability: str, kind: type) -> bool:
 def _inherited(capability: str, kind: type) -> Rule | None:
     for parent in kind.__mro__:
         if parent in _rules[capability]:
-            same = capability in _BY_WEIGHTS or getattr(kind, "forward", None) is getattr(parent, "forward", None)
+            same = capability in _ALWAYS_INHERITED or getattr(kind, "forward", None) is getattr(parent, "forward", None)
             return _rules[capability][parent] if same else None
     return None
 

@@ -12,8 +12,7 @@ copies, for strides of 1, in float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -22,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from widemargin import layers
 from widemargin._cuda.runtime import has_triton
 from widemargin.population.vmap_lowering import lowered
 
@@ -59,18 +59,16 @@ def convolve(
     return out.view(networks, batch, height, width, -1).movedim(4, 2)
 
 
-@contextmanager
-def by_matrix_products(network: nn.Module, *, fused: bool) -> Iterator[None]:
-    """Inside the `with` block, and inside `vmap`, plain convolutions of `network` are matrix products."""
-    with ExitStack() as stack:
-        for layer in network.modules():
-            if isinstance(layer, nn.Conv2d) and is_plain(layer):
-                stack.callback(delattr, layer, "_conv_forward")
-                layer._conv_forward = partial(_forward, layer, fused)  # type: ignore[method-assign]
-            if fused and type(layer) is nn.MaxPool2d and halves(layer):
-                stack.callback(delattr, layer, "forward")
-                layer.forward = _pooled  # type: ignore[method-assign, assignment]
-        yield
+@layers.register("stacked", nn.Conv2d)
+def stacked_convolution(layer: nn.Conv2d, form: str) -> Callable[[Tensor], Tensor] | None:
+    """The forward pass of a plain convolution inside `vmap`, by matrix products; None if it stays grouped."""
+    return partial(_forward, layer, form == "fused") if form != "grouped" and is_plain(layer) else None
+
+
+@layers.register("stacked", nn.MaxPool2d)
+def stacked_max_pool(layer: nn.MaxPool2d, form: str) -> Callable[[Tensor], Tensor] | None:
+    """The forward pass of a 2×2 pool inside `vmap`, by a kernel beside fused convolutions."""
+    return _pooled if form == "fused" and halves(layer) else None
 
 
 def is_plain(layer: nn.Conv2d) -> bool:
@@ -106,7 +104,8 @@ def pooled(
 
 def forms(network: nn.Module, device: torch.device) -> tuple[Convolutions, ...]:
     """The forms that convolutions of `network` can have on `device`."""
-    plain = [m for m in network.modules() if isinstance(m, nn.Conv2d) and is_plain(m)]
+    known = [m for m in network.modules() if layers.rule("stacked", m) is stacked_convolution]
+    plain = [m for m in known if isinstance(m, nn.Conv2d) and is_plain(m)]
     if not plain:
         return ("grouped",)
     if why_not_fused(device) is None and any(m.stride == (1, 1) and m.weight.dtype == torch.float32 for m in plain):
@@ -125,8 +124,9 @@ def _pooled(x: Tensor) -> Tensor:
     return lowered(pooled, x) if x.ndim == 4 else F.max_pool2d(x, 2)
 
 
-def _forward(layer: nn.Conv2d, fused: bool, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _forward(layer: nn.Conv2d, fused: bool, x: Tensor) -> Tensor:
     if x.ndim != 4:
-        return F.conv2d(x, weight, bias, layer.stride, layer.padding)
+        return F.conv2d(x, layer.weight, layer.bias, layer.stride, layer.padding)
     assert not isinstance(layer.padding, str)
-    return lowered(partial(convolve, stride=layer.stride, padding=layer.padding, fused=fused), x, weight, bias)
+    function = partial(convolve, stride=layer.stride, padding=layer.padding, fused=fused)
+    return lowered(function, x, layer.weight, layer.bias)

@@ -1,24 +1,41 @@
-"""Layers that behave differently in a population: dropout, which every network draws for itself."""
+"""Layers of a population: stacked forward passes, dropout masks per network, and layers that can't be stacked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from widemargin.population import rng
+from widemargin import layers
+from widemargin.population import conv_matmul, linear, norm_layers, rng  # noqa: F401
 
-_WHOLE_CHANNELS = {nn.Dropout1d: 1, nn.Dropout2d: 2, nn.Dropout3d: 3}
+
+@contextmanager
+def stacked_layers(network: nn.Module, convolutions: conv_matmul.Convolutions = "grouped") -> Iterator[None]:
+    """Inside the `with` block, and inside `vmap`, layers of `network` with a stacked form run as one operation."""
+    with ExitStack() as stack:
+        for layer in network.modules():
+            rule = layers.rule("stacked", layer)
+            forward = None if rule is None else rule(layer, convolutions)
+            if forward is not None and not isinstance(forward, nn.Module):
+                layer.forward = forward
+                stack.callback(delattr, layer, "forward")
+        yield
 
 
 class Dropout(nn.Module):
-    """x·mask/(1 − p), with masks out of the stream of `key`, which one network's step and pass has for its own."""
+    """x·mask/(1 − p), with masks from the random stream `key` of one network's step and pass.
 
-    def __init__(self, layer: _DropoutNd, number: int) -> None:
+    `dims` trailing dimensions are dropped as a whole. `number` tells the dropout layers of a network apart.
+    """
+
+    def __init__(self, p: float, dims: int) -> None:
         super().__init__()
-        self.p, self.number, self.calls = layer.p, number, 0
-        self.channels = _WHOLE_CHANNELS.get(type(layer))  # dimensions of what is dropped as a whole
+        self.p, self.dims, self.number, self.calls = p, dims, 0, 0
         self.key: Tensor | None = None
 
     def start(self, key: Tensor | None) -> None:
@@ -30,32 +47,46 @@ class Dropout(nn.Module):
         if self.key is None or not self.training:
             return x
         self.calls += 1
-        shape = x.shape if self.channels is None else x.shape[: -self.channels]
+        shape = x.shape[: x.ndim - self.dims]
         kept = rng.keep(self.key + self.number, self.calls, shape, self.p)
         kept = kept.view(*shape, *[1] * (x.ndim - len(shape)))
         return torch.where(kept, x / (1 - self.p), torch.zeros_like(x)) if self.p < 1 else torch.zeros_like(x)
 
 
+def _dropout(dims: int, layer: _DropoutNd, _: str) -> Dropout | None:
+    return Dropout(layer.p, dims) if layer.p > 0 else None
+
+
+for _dims, _kind in enumerate((nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)):
+    layers.register("stacked", _kind)(partial(_dropout, _dims))
+
+
+@layers.register("unstackable", nn.RNNBase, nn.AlphaDropout, nn.FeatureAlphaDropout)
+def unstackable(_: nn.Module) -> str:
+    """Recurrent layers, and dropout without masks of this package."""
+    return "vmap has no rule for it"
+
+
 def with_own_dropout(network: nn.Module) -> list[Dropout]:
-    """Put `Dropout` in the place of every dropout layer of `network`, under its name, and return them."""
+    """Replace every dropout layer of `network` by a `Dropout` of the same name, and return them."""
     found: list[Dropout] = []
     for module in list(network.modules()):
         for name, layer in list(module.named_children()):
-            if isinstance(layer, _DropoutNd) and layer.p > 0:
-                found.append(Dropout(layer, len(found)))
-                setattr(module, name, found[-1])
+            rule = layers.rule("stacked", layer)
+            own = None if rule is None else rule(layer, "grouped")
+            if isinstance(own, Dropout):
+                own.number = len(found)
+                found.append(own)
+                setattr(module, name, own)
     return found
 
 
 def check_layers(network: nn.Module) -> None:
     """Raise a `TypeError` that names the first layer which a population can't train as it would train alone."""
     for name, module in network.named_modules():
-        wrong = isinstance(module, nn.SyncBatchNorm) or (
-            # The running mean over all batches divides by a counter, which vmap can't read.
-            isinstance(module, _BatchNorm) and module.momentum is None and module.track_running_stats
-        )
-        wrong = wrong or (isinstance(module, _DropoutNd) and type(module) not in (nn.Dropout, *_WHOLE_CHANNELS))
-        if wrong or isinstance(module, nn.RNNBase):
+        rule = layers.rule("unstackable", module)
+        reason: str | None = None if rule is None else rule(module)
+        if reason is not None:
             raise TypeError(
-                f"networks have a layer {name!r}, {module}, which a population does not know: train them with fit"
+                f"networks have a layer {name!r}, {module}, which a population can't train ({reason}): use fit"
             )

@@ -8,14 +8,14 @@ optimizer would walk through it in the wrong order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from widemargin import layers
 from widemargin.population.vmap_lowering import lowered
 
 
@@ -29,15 +29,10 @@ def transform(
     return out.mT
 
 
-@contextmanager
-def by_one_product(network: nn.Module) -> Iterator[None]:
-    """Inside the `with` block, and inside `vmap`, the linear layers of `network` are computed by `transform`."""
-    with ExitStack() as stack:
-        for layer in network.modules():
-            if type(layer) is nn.Linear:
-                layer.forward = partial(_forward, layer)  # type: ignore[method-assign]
-                stack.callback(delattr, layer, "forward")
-        yield
+@layers.register("stacked", nn.Linear)
+def stacked(layer: nn.Linear, _: str) -> Callable[[Tensor], Tensor]:
+    """The forward pass of a layer inside `vmap`, by `transform` for inputs `[batch, inputs]`."""
+    return partial(_forward, layer)
 
 
 def _forward(layer: nn.Linear, x: Tensor) -> Tensor:

@@ -6,8 +6,7 @@ on a GPU (torch 2.11), GroupNorm of images with their channels last (torch 2.13)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import partial
 
 from jaxtyping import Float
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widemargin import layers
 from widemargin.population.vmap_lowering import lowered
 
 
@@ -52,18 +52,24 @@ def normalise_groups(
     return out if bias is None else out + bias.view(shape)
 
 
-@contextmanager
-def by_one_normalisation(network: nn.Module) -> Iterator[None]:
-    """Inside the `with` block, and inside `vmap`, the BatchNorm and GroupNorm layers of `network` are computed here."""
-    with ExitStack() as stack:
-        for layer in network.modules():
-            if isinstance(layer, _BatchNorm):
-                layer.forward = partial(_forward, layer)  # type: ignore[method-assign]
-                stack.callback(delattr, layer, "forward")
-            elif type(layer) is nn.GroupNorm:
-                layer.forward = partial(_forward_groups, layer)  # type: ignore[method-assign]
-                stack.callback(delattr, layer, "forward")
-        yield
+@layers.register("stacked", nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+def stacked_batch_norm(layer: _BatchNorm, _: str) -> Callable[[Tensor], Tensor]:
+    """The forward pass of a layer inside `vmap`, by `normalise`."""
+    return partial(_forward, layer)
+
+
+@layers.register("stacked", nn.GroupNorm)
+def stacked_group_norm(layer: nn.GroupNorm, _: str) -> Callable[[Tensor], Tensor]:
+    """The forward pass of a layer inside `vmap`, by `normalise_groups`."""
+    return partial(_forward_groups, layer)
+
+
+@layers.register("unstackable", nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+def unstackable(layer: _BatchNorm) -> str | None:
+    """The running mean over all batches divides by a counter, which vmap can't read."""
+    if isinstance(layer, nn.SyncBatchNorm):
+        return "it mixes the batches of several processes"
+    return "its momentum is None" if layer.momentum is None and layer.track_running_stats else None
 
 
 def _forward_groups(layer: nn.GroupNorm, x: Tensor) -> Tensor:

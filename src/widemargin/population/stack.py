@@ -15,11 +15,9 @@ from widemargin import places
 from widemargin._autograd.frozen_batchnorm import Route
 from widemargin.modules import evaluating, mixing_modules, scores_of
 from widemargin.places import INPUT, BatchStatistics
-from widemargin.population.conv_matmul import Convolutions, by_matrix_products
+from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.frozen_batchnorm import freeze
-from widemargin.population.layers import check_layers, with_own_dropout
-from widemargin.population.linear import by_one_product
-from widemargin.population.norm_layers import by_one_normalisation
+from widemargin.population.layers import check_layers, stacked_layers, with_own_dropout
 from widemargin.regularizers.classifier import watch_classifier
 from widemargin.regularizers.second_pass import uncounted
 
@@ -117,9 +115,7 @@ class Stack:
             with self._as(parameters, buffers, keys), _places(self.base, zeros):
                 return scores_of(self.base(x + zeros[INPUT] if INPUT in zeros else x))
 
-        with by_one_product(self.base), by_one_normalisation(self.base), ExitStack() as stack:
-            if self.convolutions != "grouped":
-                stack.enter_context(by_matrix_products(self.base, fused=self.convolutions == "fused"))
+        with stacked_layers(self.base, self.convolutions), ExitStack() as stack:
             if at and statistics == "frozen":
                 for name in mixing_modules(self.base):
                     stack.callback(freeze(self.base.get_submodule(name), watched.route).remove)
