@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -56,7 +56,11 @@ class Batches:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for number, batch in enumerate(self.source):
-            yield _checked(batch, number)
+            name = f"batch {number} of data"
+            x, y = _pair(batch, name)
+            if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
+                raise ValueError(f"{name} has x {list(x.shape)} and y {list(y.shape)}, expected equal lengths")
+            yield x, y
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +77,12 @@ class _Slices:
             yield self.samples.x[part], self.samples.y[part]
 
 
-def _pair(data: Sequence[object], name: str = "data") -> tuple[Tensor, Tensor]:
-    if len(data) == 2:
-        x, y = data
-        if isinstance(x, Tensor) and isinstance(y, Tensor):
-            return x, y
-    types = ", ".join(type(part).__name__ for part in data[:4])
-    raise TypeError(f"{name} is a {type(data).__name__} of {len(data)} ({types}), expected a pair (x, y) of tensors")
+def _pair(data: object, name: str = "data") -> tuple[Tensor, Tensor]:
+    parts = data if isinstance(data, tuple | list) else ()
+    if len(parts) == 2 and isinstance(parts[0], Tensor) and isinstance(parts[1], Tensor):
+        return parts[0], parts[1]
+    types = f" of {len(parts)} ({', '.join(type(part).__name__ for part in parts[:4])})" if parts else ""
+    raise TypeError(f"{name} is a {type(data).__name__}{types}, expected a pair (x, y) of tensors")
 
 
 def _loader(data: Dataset[object], batch_size: int) -> DataLoader[object]:
@@ -89,13 +92,3 @@ def _loader(data: Dataset[object], batch_size: int) -> DataLoader[object]:
         if len(data) == 0:
             raise ValueError(f"data is an empty {type(data).__name__}, expected at least one sample")
     return DataLoader(data, batch_size=batch_size, shuffle=False)
-
-
-def _checked(batch: object, number: int) -> tuple[Tensor, Tensor]:
-    # A dict of two entries would unpack into its keys.
-    if not isinstance(batch, tuple | list):
-        raise TypeError(f"batch {number} of data is a {type(batch).__name__}, expected a pair (x, y) of tensors")
-    x, y = _pair(batch, f"batch {number} of data")
-    if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
-        raise ValueError(f"batch {number} of data has x {list(x.shape)} and y {list(y.shape)}, expected equal lengths")
-    return x, y

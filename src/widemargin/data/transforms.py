@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float, Float64, Shaped
+from jaxtyping import Float64
 from torch import Tensor
 
 from widemargin.checks import check_class_indices, check_count, check_floating, check_number
@@ -55,8 +55,16 @@ def to_sphere(data: TensorOrSamples) -> TensorOrSamples:
     Takes and returns samples, or a tensor [n, ...]. Raises where a sample is zero.
     """
     if isinstance(data, Samples):
-        return replace(data, x=_to_sphere(data.x))
-    return _to_sphere(data)
+        return replace(data, x=to_sphere(data.x))
+    check_floating(data, "x")
+    rows = data.reshape(len(data), -1)
+    norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    bad = (~(torch.isfinite(norms) & (norms > 0))).nonzero()
+    if len(bad):
+        index = int(bad[0])
+        raise ValueError(f"x has norm {norms[index].item():g} at index {index}, expected a finite norm > 0")
+    scaled = rows * (math.sqrt(rows.shape[1]) / norms).unsqueeze(1)
+    return scaled.to(data.dtype).reshape(data.shape)
 
 
 def to_unit_range(data: TensorOrSamples, bounds: tuple[float | int, float | int] | None = None) -> TensorOrSamples:
@@ -66,8 +74,12 @@ def to_unit_range(data: TensorOrSamples, bounds: tuple[float | int, float | int]
     of its training set: `to_unit_range(test, bounds=(0, 255))`. Integers become float32.
     """
     if isinstance(data, Samples):
-        return replace(data, x=_to_unit_range(data.x, bounds))
-    return _to_unit_range(data, bounds)
+        return replace(data, x=to_unit_range(data.x, bounds))
+    x = data if data.is_floating_point() else data.to(torch.float32)
+    low, high = bounds if bounds is not None else (x.min().item(), x.max().item())
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"bounds is ({low}, {high}), expected two finite numbers, the first below the second")
+    return (x - low) / (high - low)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -115,26 +127,3 @@ class Pca:
 
     def __repr__(self) -> str:
         return f"Pca({len(self.mean)} -> {len(self.components)})"
-
-
-def _to_sphere(x: Shaped[Tensor, "n ..."]) -> Float[Tensor, "n ..."]:
-    check_floating(x, "x")
-    rows = x.reshape(len(x), -1)
-    norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    bad = (~(torch.isfinite(norms) & (norms > 0))).nonzero()
-    if len(bad):
-        index = int(bad[0])
-        raise ValueError(f"x has norm {norms[index].item():g} at index {index}, expected a finite norm > 0")
-    scaled = rows * (math.sqrt(rows.shape[1]) / norms).unsqueeze(1)
-    return scaled.to(x.dtype).reshape(x.shape)
-
-
-def _to_unit_range(
-    x: Shaped[Tensor, "n ..."], bounds: tuple[float | int, float | int] | None
-) -> Float[Tensor, "n ..."]:
-    if not x.is_floating_point():
-        x = x.to(torch.float32)
-    low, high = bounds if bounds is not None else (x.min().item(), x.max().item())
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"bounds is ({low}, {high}), expected two finite numbers, the first below the second")
-    return (x - low) / (high - low)

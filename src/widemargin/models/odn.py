@@ -25,10 +25,10 @@ def odn_cnn(
     and the padding, which keeps the size, are chosen here.
 
     Args:
-        in_channels: channels of the input.
-        size: height and width of the input; 28 for MNIST, 8 for `digits`.
-        widths: channels of each convolution.
-        hidden: units of each fully connected hidden layer.
+        in_channels: channels of an image.
+        size: height and width of an image; 28 for MNIST, 8 for `digits`.
+        widths: channels of the convolutions.
+        hidden: units of the hidden layers.
         classes: number of outputs.
         batch_norm: whether each convolution is followed by a batch norm, before its ReLU.
     """
