@@ -67,12 +67,12 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         network,
         train,
         loss=LOSSES[name],
-        optimizer=training.Adam(lr=LR),
+        optimizer=training.AdamW(lr=LR),
         epochs=options.epochs,
         batch_size=BATCH,
         seed=seed,
-        measure_every=None,
-        accelerator="cpu",
+        callbacks=[training.Measure(every=None)],
+        devices=training.Devices(accelerator="cpu"),
     ).model
     started = time.process_time()
     found = bracket.bracket(network, test.x, test.y, steps=options.steps)

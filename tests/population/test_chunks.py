@@ -14,7 +14,7 @@ from widemargin.population import chunks, run
 from widemargin.population.batches import samples_of
 from widemargin.population.chunks import Chunk, choose
 from widemargin.population.run import Plan
-from widemargin.training import Sgd
+from widemargin.training import SGD
 from widemargin.training.schedules import Constant
 
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ def plan(count: int = 64, *, kind: str = MLP, steps: int = 10_000) -> Plan:
         networks=networks(kind, 2) * (count // 2),
         data=samples_of(samples(), count, CPU, torch.float64),
         losses=[losses.CrossEntropy()] * count,
-        optimizers=[Sgd(lr=0.1)] * count,
+        optimizers=[SGD(lr=0.1)] * count,
         seeds=list(range(count)),
         regularizers=(),
         steps=steps,
@@ -147,7 +147,7 @@ def test_measured_for_real_it_is_one_of_the_sizes(kind: str) -> None:
 
 def test_out_of_memory_halves_the_chunk_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     given, data = networks(BN_CNN, 7), samples()
-    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1), "steps": 3, "batch_size": 8}
+    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "steps": 3, "batch_size": 8}
     expected = population.fit(given, data, chunk=1, **setting)
     advance = run.Run.advance
 
@@ -180,11 +180,11 @@ def test_any_other_error_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(run.Run, "advance", broken)
     with pytest.raises(RuntimeError, match="out of luck"):
-        population.fit(networks(MLP), samples(), loss=losses.CrossEntropy(), optimizer=Sgd(lr=0.1), steps=3, chunk=2)
+        population.fit(networks(MLP), samples(), loss=losses.CrossEntropy(), optimizer=SGD(lr=0.1), steps=3, chunk=2)
 
 
 def test_bars_of_networks_and_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1), "steps": 3, "chunk": 2}
+    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "steps": 3, "chunk": 2}
     population.fit(networks(MLP), samples(), progress=True, **setting)
     said = capsys.readouterr().err
     assert "Networks" in said

@@ -14,7 +14,7 @@ from population.one_by_one import BN_CNN, CNN, difference, networks, samples
 from widemargin import losses, population
 from widemargin.data import Samples
 from widemargin.population.conv_matmul import convolve, forms, halves, pooled, why_not_fused
-from widemargin.training import Nero, Sgd
+from widemargin.training import SGD, Nero
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 MARGIN = losses.MarginLoss(penalty=losses.Hinge(gamma=2.0), at=("input", "2"), cross_entropy=0.5)
@@ -63,14 +63,14 @@ def test_cuda_kernels_convolve(shape: tuple[int, int, int, int], with_bias: bool
 @on_gpu
 @pytest.mark.usefixtures("exactly")
 @pytest.mark.parametrize("kind", [CNN, BN_CNN])
-@pytest.mark.parametrize("optimizer", [Sgd(lr=0.05), Nero(lr=0.01)])
+@pytest.mark.parametrize("optimizer", [SGD(lr=0.05), Nero(lr=0.01)])
 @pytest.mark.parametrize("graph", [True, False])
 def test_cuda_weights_of_any_form_in_float32(kind: str, optimizer: Any, graph: bool) -> None:
     given, data = [network.float() for network in networks(kind)], samples()
     data = Samples(data.x.float(), data.y)
     setting: dict[str, Any] = {"loss": MARGIN, "optimizer": optimizer, "steps": 10, "batch_size": 8, "device": "cuda"}
-    fused = population.fit(given, data, chunk=3, convolutions="fused", graph=graph, **setting)
-    matmul = population.fit(given, data, chunk=3, convolutions="matmul", graph=False, **setting)
+    fused = population.fit(given, data, chunk=3, convolutions="fused", cuda_graph=graph, **setting)
+    matmul = population.fit(given, data, chunk=3, convolutions="matmul", cuda_graph=False, **setting)
     for one, other, before in zip(fused.networks, matmul.networks, given):
         assert difference(one, other) < 2e-5
         assert difference(one, before) > 1e-3
@@ -105,7 +105,7 @@ def test_where_they_are_not_for() -> None:
     assert "need CUDA" in str(why_not_fused(cpu))
     with pytest.raises(ValueError, match="convolutions is 'fused', but the networks are trained on cpu"):
         population.fit(
-            networks(CNN), samples(), loss=MARGIN, optimizer=Sgd(lr=0.1), steps=2, chunk=2, convolutions="fused"
+            networks(CNN), samples(), loss=MARGIN, optimizer=SGD(lr=0.1), steps=2, chunk=2, convolutions="fused"
         )
 
 

@@ -17,15 +17,15 @@ from widemargin import checks, losses, population, regularizers
 from widemargin._cuda import graphs
 from widemargin.data import Samples
 from widemargin.population import cuda_graph
-from widemargin.training import Adam, Cosine, Exponential, Nero, RmsProp, Sgd, TrainingStopped
+from widemargin.training import SGD, AdamW, Cosine, Exponential, Nero, RMSprop, TrainingStopped
 
 MARGIN = losses.MarginLoss(penalty=losses.Hinge(gamma=2.0), at=("input", "2"), classes=2, cross_entropy=0.5)
 SUM = regularizers.Jacobian(weight=0.2, form="sum")
 CASES: dict[str, dict[str, Any]] = {
-    "momentum": {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.05, momentum=0.9, weight_decay=0.01)},
-    "rates": {"loss": losses.CrossEntropy(), "optimizer": [Sgd(lr=lr) for lr in (0.05, 0.1)], "schedule": Cosine()},
-    "adam": {"loss": MARGIN, "optimizer": Adam(lr=0.01, weight_decay=0.1), "schedule": Cosine()},
-    "rmsprop": {"loss": losses.Target(alpha=2.0), "optimizer": RmsProp(lr=0.001, momentum=0.5)},
+    "momentum": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.05, momentum=0.9, weight_decay=0.01)},
+    "rates": {"loss": losses.CrossEntropy(), "optimizer": [SGD(lr=lr) for lr in (0.05, 0.1)], "schedule": Cosine()},
+    "adam": {"loss": MARGIN, "optimizer": AdamW(lr=0.01, weight_decay=0.1), "schedule": Cosine()},
+    "rmsprop": {"loss": losses.Target(alpha=2.0), "optimizer": RMSprop(lr=0.001, momentum=0.5)},
     "nero": {
         "loss": [losses.Target(alpha=1.0), losses.Target(alpha=2.0)],
         "optimizer": [Nero(lr=0.02), Nero(lr=0.05)],
@@ -72,9 +72,9 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_the_weights_of_one_by_one(kind: str, case: str, device: str, replays: list[int]) -> None:
     given, data = networks(kind, 2), samples()
     setting: dict[str, Any] = {"steps": 12, "batch_size": 8, **CASES[case]}
-    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, **setting)
+    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, cuda_graph=True, **setting)
     assert replays == [3, 4, 6, 7, 9, 10]  # 21 samples: every third batch is a smaller one
-    assert done.no_graph is None
+    assert done.no_cuda_graph is None
     for k, network in enumerate(done.networks):
         own = {n: v[k] if isinstance(v, list) else v for n, v in setting.items()}
         alone, _, loss = train(given[k], data, seed=3 + k, **own)
@@ -87,7 +87,9 @@ def test_a_gradient_of_a_gradient_is_recorded(form: Any, device: str, replays: l
     """On a GPU it is if no graph of a step before is left: its nodes would wait for the stream that those ran on."""
     given, data = networks(CNN, 2), samples()
     setting: dict[str, Any] = {"steps": 12, "batch_size": 8, **CASES["Jacobian"]}
-    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, graph=True, convolutions=form, **setting)
+    done = population.fit(
+        given, data, seeds=[3, 4], chunk=2, device=device, cuda_graph=True, convolutions=form, **setting
+    )
     assert replays
     for k, network in enumerate(done.networks):
         assert difference(network, train(given[k], data, seed=3 + k, **setting)[0]) < 1e-8
@@ -95,20 +97,22 @@ def test_a_gradient_of_a_gradient_is_recorded(form: Any, device: str, replays: l
 
 def test_dropout_is_drawn_anew_in_every_step(device: str, replays: list[int]) -> None:
     given, data = networks(BN_CNN, 3, dropout=0.5), samples()
-    setting: dict[str, Any] = {"loss": MARGIN, "optimizer": Adam(lr=0.01), "steps": 10, "batch_size": None}
-    with_graph = population.fit(given, data, chunk=3, device=device, graph=True, **setting)
-    without = population.fit(given, data, chunk=3, device=device, graph=False, **setting)
+    setting: dict[str, Any] = {"loss": MARGIN, "optimizer": AdamW(lr=0.01), "steps": 10, "batch_size": None}
+    with_graph = population.fit(given, data, chunk=3, device=device, cuda_graph=True, **setting)
+    without = population.fit(given, data, chunk=3, device=device, cuda_graph=False, **setting)
     assert replays == [3, 4, 5, 6, 7, 8, 9]
-    assert without.no_graph == "graph is False"
+    assert without.no_cuda_graph == "cuda_graph is False"
     assert max(difference(a, b) for a, b in zip(with_graph.networks, without.networks)) < 1e-12
 
 
-@pytest.mark.parametrize("optimizer", [Adam(lr=0.002), Nero(lr=0.005)])
+@pytest.mark.parametrize("optimizer", [AdamW(lr=0.002), Nero(lr=0.005)])
 def test_a_network_that_is_done_is_left_as_it_is(optimizer: Any, device: str, replays: list[int]) -> None:
     given, data = networks(BN_CNN, 4), [samples(seed=k % 2) for k in range(4)]
     setting: dict[str, Any] = {"steps": 60, "batch_size": None, "until": 0.35}
     targets = [losses.Target(alpha=1.0 - k / 5) for k in range(4)]
-    done = population.fit(given, data, loss=targets, optimizer=optimizer, chunk=4, device=device, graph=True, **setting)
+    done = population.fit(
+        given, data, loss=targets, optimizer=optimizer, chunk=4, device=device, cuda_graph=True, **setting
+    )
     assert len(set(done.steps)) > 2
     assert set(done.steps) & set(replays)
     for k, network in enumerate(done.networks):
@@ -120,11 +124,11 @@ def test_a_network_that_is_done_is_left_as_it_is(optimizer: Any, device: str, re
 
 def test_scores_that_are_not_finite_stop_it_with_the_step_and_the_network(device: str) -> None:
     setting: dict[str, Any] = {"loss": losses.Target(alpha=1.0), "steps": 200, "batch_size": None, "chunk": 3}
-    rates = [Sgd(lr=0.001), Sgd(lr=30.0), Sgd(lr=0.001)]
+    rates = [SGD(lr=0.001), SGD(lr=30.0), SGD(lr=0.001)]
     said = []
     for recorded in (True, False):
         with pytest.raises(TrainingStopped, match="scores of network 1 are not finite") as stopped:
-            population.fit(networks(MLP), samples(), optimizer=rates, device=device, graph=recorded, **setting)
+            population.fit(networks(MLP), samples(), optimizer=rates, device=device, cuda_graph=recorded, **setting)
         said.append(str(stopped.value))
     assert said[0] == said[1]
 
@@ -136,8 +140,8 @@ def test_a_wrong_label_is_found_before_it_is_recorded(bad: int, device: str) -> 
     y[torch.randperm(60, generator=torch.Generator().manual_seed(0))[:1]] = bad
     with pytest.raises(ValueError, match=f"labels has {bad} at index"):
         population.fit(
-            networks(MLP), Samples(data.x, y), loss=losses.CrossEntropy(), optimizer=Sgd(lr=0.1), steps=30,
-            batch_size=2, chunk=3, device=device, graph=True,
+            networks(MLP), Samples(data.x, y), loss=losses.CrossEntropy(), optimizer=SGD(lr=0.1), steps=30,
+            batch_size=2, chunk=3, device=device, cuda_graph=True,
         )  # fmt: skip
 
 
@@ -147,29 +151,29 @@ def test_where_it_is_off_it_says_why(device: str) -> None:
             return losses.CrossEntropy()(model, x, y)
 
     fit: Callable[..., Any] = population.fit
-    setting: dict[str, Any] = {"optimizer": Sgd(lr=0.1), "batch_size": None, "chunk": 3, "device": device}
+    setting: dict[str, Any] = {"optimizer": SGD(lr=0.1), "batch_size": None, "chunk": 3, "device": device}
     own = fit(networks(MLP), samples(), loss=Own(), steps=40, **setting)
-    assert own.no_graph == "a loss or regularizer is computed network by network, with generators of its own"
+    assert own.no_cuda_graph == "a loss or regularizer is computed network by network, with generators of its own"
     short = fit(networks(MLP), samples(), loss=losses.CrossEntropy(), steps=10, **setting)
-    assert short.no_graph == "the training is too short for one"
-    with pytest.raises(RuntimeError, match="graph is True, but a loss or regularizer is computed network by network"):
-        fit(networks(MLP), samples(), loss=Own(), steps=40, graph=True, **setting)
+    assert short.no_cuda_graph == "the training is too short for one"
+    with pytest.raises(RuntimeError, match="cuda_graph is True"):
+        fit(networks(MLP), samples(), loss=Own(), steps=40, cuda_graph=True, **setting)
 
 
 def test_what_can_not_be_recorded_runs_without(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
-    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Adam(), "batch_size": 8, "chunk": 2}
-    expected = population.fit(networks(MLP), samples(), steps=40, graph=False, device=device, **setting)
+    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": AdamW(), "batch_size": 8, "chunk": 2}
+    expected = population.fit(networks(MLP), samples(), steps=40, cuda_graph=False, device=device, **setting)
     monkeypatch.setattr(graphs, "capture", fails)
     found = population.fit(networks(MLP), samples(), steps=40, device=device, **setting)
-    assert found.no_graph == "the step could not be recorded: operation not permitted when stream is capturing"
+    assert found.no_cuda_graph == "the step could not be recorded: operation not permitted when stream is capturing"
     assert max(difference(a, b) for a, b in zip(found.networks, expected.networks)) < 1e-12
 
 
 def test_on_a_cpu_there_is_none() -> None:
-    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1), "steps": 3, "chunk": 2}
-    assert "graphs need CUDA" in str(population.fit(networks(MLP), samples(), **setting).no_graph)
-    with pytest.raises(ValueError, match="graph is True, but the networks are trained on cpu, and graphs need CUDA"):
-        population.fit(networks(MLP), samples(), graph=True, **setting)
+    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "steps": 3, "chunk": 2}
+    assert "graphs need CUDA" in str(population.fit(networks(MLP), samples(), **setting).no_cuda_graph)
+    with pytest.raises(ValueError, match="cuda_graph is True"):
+        population.fit(networks(MLP), samples(), cuda_graph=True, **setting)

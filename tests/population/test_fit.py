@@ -12,31 +12,32 @@ from torch import Tensor, nn
 
 import widemargin as wm
 from population.one_by_one import BN_CNN, CNN, MLP, difference, networks, samples, train
-from widemargin import losses, population, regularizers
+from widemargin import losses, optim, population, regularizers
 from widemargin.data import Samples
-from widemargin.training import Adam, Cosine, Exponential, Nero, RmsProp, Sgd, TrainingStopped
+from widemargin.population.optimizers import stackable
+from widemargin.training import SGD, AdamW, Cosine, Devices, Exponential, Measure, Nero, RMSprop, TrainingStopped
 
 MARGIN = losses.MarginLoss(penalty=losses.Hinge(gamma=2.0), at=("input", "2"), classes=2, cross_entropy=0.5)
 SUM = regularizers.Jacobian(weight=0.2, form="sum")
 
 CASES: dict[str, dict[str, Any]] = {
-    "cross-entropy": {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.05)},
-    "momentum": {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.05, momentum=0.9, weight_decay=0.01)},
-    "nesterov": {"loss": losses.SoftHinge(), "optimizer": Sgd(lr=0.05, momentum=0.9, nesterov=True)},
-    "adam": {"loss": losses.CrossEntropy(), "optimizer": Adam(lr=0.01, weight_decay=0.1), "schedule": Cosine()},
-    "rmsprop": {"loss": losses.CrossEntropy(), "optimizer": RmsProp(lr=0.003), "schedule": Cosine()},
+    "cross-entropy": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.05)},
+    "momentum": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.05, momentum=0.9, weight_decay=0.01)},
+    "nesterov": {"loss": losses.SoftHinge(), "optimizer": SGD(lr=0.05, momentum=0.9, nesterov=True)},
+    "adam": {"loss": losses.CrossEntropy(), "optimizer": AdamW(lr=0.01, weight_decay=0.1), "schedule": Cosine()},
+    "rmsprop": {"loss": losses.CrossEntropy(), "optimizer": RMSprop(lr=0.003), "schedule": Cosine()},
     "rmsprop with momentum": {
         "loss": MARGIN,
-        "optimizer": RmsProp(lr=0.002, alpha=0.9, momentum=0.8, weight_decay=0.02, eps=1e-3),
+        "optimizer": RMSprop(lr=0.002, alpha=0.9, momentum=0.8, weight_decay=0.02, eps=1e-3),
     },
     "nero": {"loss": losses.Target(alpha=2.0), "optimizer": Nero(lr=0.02), "schedule": Exponential(factor=0.95)},
-    "margin": {"loss": MARGIN, "optimizer": Sgd(lr=0.05)},
-    "margin as printed": {"loss": losses.odn(stabilize=None), "optimizer": Sgd(lr=0.001, momentum=0.9)},
-    "margin exactly": {"loss": losses.large_margin(second_order=True, statistics="frozen"), "optimizer": Sgd(lr=0.05)},
-    "Jacobian": {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.05), "regularizers": (SUM,)},
+    "margin": {"loss": MARGIN, "optimizer": SGD(lr=0.05)},
+    "margin as printed": {"loss": losses.odn(stabilize=None), "optimizer": SGD(lr=0.001, momentum=0.9)},
+    "margin exactly": {"loss": losses.large_margin(second_order=True, statistics="frozen"), "optimizer": SGD(lr=0.05)},
+    "Jacobian": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.05), "regularizers": (SUM,)},
     "Jacobian in pairs": {
         "loss": losses.large_margin(statistics="frozen"),
-        "optimizer": Adam(lr=0.01),
+        "optimizer": AdamW(lr=0.01),
         "regularizers": (regularizers.Jacobian(weight=0.1, form="pairwise-sum"), regularizers.WeightDecay(weight=0.01)),
     },
 }
@@ -81,7 +82,7 @@ def test_everything_may_differ(kind: str) -> None:
         "places": [losses.large_margin(at=("2",)), losses.large_margin(), losses.large_margin(classes=2)],
     }
     for loss in each.values():
-        rates = [Sgd(lr=0.01 * (k + 1), momentum=0.5) for k in range(3)]
+        rates = [SGD(lr=0.01 * (k + 1), momentum=0.5) for k in range(3)]
         setting: dict[str, Any] = {"steps": 6, "batch_size": 10}
         done = population.fit(given, data, loss=loss, optimizer=rates, seeds=[7, 7, 9], chunk=3, **setting)
         for k, network in enumerate(done.networks):
@@ -90,7 +91,9 @@ def test_everything_may_differ(kind: str) -> None:
             assert done.losses[k] == pytest.approx(value, rel=1e-10)
 
 
-@pytest.mark.parametrize("optimizer", [Adam, Nero, RmsProp, partial(RmsProp, momentum=0.5)])
+@pytest.mark.parametrize(
+    "optimizer", [AdamW, Nero, RMSprop, partial(RMSprop, momentum=0.5), partial(RMSprop, eps=0.1, eps_inside_sqrt=True)]
+)
 def test_learning_rates_may_differ(optimizer: Any) -> None:
     given, data = networks(CNN), samples()
     rates = [optimizer(lr=0.003 * (k + 1)) for k in range(3)]
@@ -111,7 +114,7 @@ def test_it_is_fit_with_the_same_seed(case: str) -> None:
         setting["regularizers"] = random
     done = population.fit(given, data, seeds=[3, 4], steps=6, chunk=2, **setting)
     for k, network in enumerate(given):
-        here: dict[str, Any] = {"measure_every": None, "progress": False, "accelerator": "cpu"}
+        here: dict[str, Any] = {"callbacks": [Measure(every=None)], "devices": Devices(accelerator="cpu")}
         alone = wm.fit(network, data, epochs=2, seed=3 + k, **here, **setting).model
         assert difference(done.networks[k], alone) < 1e-10
 
@@ -119,7 +122,7 @@ def test_it_is_fit_with_the_same_seed(case: str) -> None:
 @pytest.mark.parametrize("loss", [losses.CrossEntropy(), MARGIN])
 def test_dropout_is_drawn_by_each_network_alone(loss: Any) -> None:
     given, data = networks(CNN, 4, dropout=0.5), samples()
-    setting: dict[str, Any] = {"loss": loss, "optimizer": Sgd(lr=0.05), "regularizers": (SUM,), "steps": 6}
+    setting: dict[str, Any] = {"loss": loss, "optimizer": SGD(lr=0.05), "regularizers": (SUM,), "steps": 6}
     together = population.fit(given, data, batch_size=8, seeds=[1, 2, 3, 4], chunk=4, **setting)
     alone = population.fit(given, data, batch_size=8, seeds=[1, 2, 3, 4], chunk=1, **setting)
     other = population.fit(given, data, batch_size=8, seeds=[1, 2, 3, 5], chunk=4, **setting)
@@ -142,7 +145,7 @@ def test_dropout_differs_between_calls_layers_passes_steps_and_seeds() -> None:
             return losses.CrossEntropy()(model, x, y)
 
     setting: dict[str, Any] = {"loss": Look(), "regularizers": (Look(),), "steps": 2, "batch_size": None}
-    population.fit(given, x, optimizer=Sgd(lr=0.1), seeds=[1, 2], **setting)
+    population.fit(given, x, optimizer=SGD(lr=0.1), seeds=[1, 2], **setting)
     assert {0.0, 2.0} == set(torch.stack(seen).unique().tolist())
     assert len({tuple(mask.flatten().tolist()) for mask in seen}) == len(seen) == 2 * 2 * 2 * 3
 
@@ -150,7 +153,7 @@ def test_dropout_differs_between_calls_layers_passes_steps_and_seeds() -> None:
 @pytest.mark.parametrize("chunk", [1, 2, 5])
 def test_chunks_change_nothing(chunk: int) -> None:
     given, data = networks(BN_CNN, 5, dropout=0.2), samples()
-    setting: dict[str, Any] = {"loss": MARGIN, "optimizer": Adam(lr=0.01), "steps": 4, "batch_size": 8}
+    setting: dict[str, Any] = {"loss": MARGIN, "optimizer": AdamW(lr=0.01), "steps": 4, "batch_size": 8}
     whole = population.fit(given, data, chunk=4, **setting)
     parts = population.fit(given, data, chunk=chunk, **setting)
     assert whole.chunks == [4, 1]
@@ -159,7 +162,7 @@ def test_chunks_change_nothing(chunk: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [Adam(lr=0.03), Nero(lr=0.02), RmsProp(lr=0.0003, momentum=0.5), Sgd(lr=0.02, momentum=0.5)]
+    "optimizer", [AdamW(lr=0.03), Nero(lr=0.02), RMSprop(lr=0.0003, momentum=0.5), SGD(lr=0.02, momentum=0.5)]
 )
 def test_a_network_that_is_done_is_left_as_it_is(optimizer: Any) -> None:
     given, data = networks(BN_CNN, 4), [samples(seed=k % 2) for k in range(4)]
@@ -179,9 +182,9 @@ def test_a_network_that_is_done_is_left_as_it_is(optimizer: Any) -> None:
 def test_a_binary_network_and_its_signs() -> None:
     given, data = networks(MLP, outputs=1), samples(classes=2)
     for loss in (losses.CrossEntropy(), losses.Target(alpha=0.5), losses.large_margin()):
-        done = population.fit(given, data, loss=loss, optimizer=Sgd(lr=0.1), steps=5, chunk=3)
+        done = population.fit(given, data, loss=loss, optimizer=SGD(lr=0.1), steps=5, chunk=3)
         for k, network in enumerate(done.networks):
-            alone, _, _ = train(given[k], data, loss=loss, optimizer=Sgd(lr=0.1), steps=5, batch_size=128, seed=k)
+            alone, _, _ = train(given[k], data, loss=loss, optimizer=SGD(lr=0.1), steps=5, batch_size=128, seed=k)
             assert difference(network, alone) < 1e-10
 
 
@@ -205,7 +208,7 @@ def test_frozen_shared_and_unused_weights() -> None:
             return out
 
     given, data = population.build(lambda: Odd().double(), range(3)), samples()
-    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Adam(lr=0.01, weight_decay=0.1), "steps": 4}
+    setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": AdamW(lr=0.01, weight_decay=0.1), "steps": 4}
     done = population.fit(given, data, batch_size=8, chunk=3, **setting)
     for k, network in enumerate(done.networks):
         alone, _, _ = train(given[k], data, batch_size=8, seed=k, **setting)
@@ -238,16 +241,43 @@ def test_build_gives_every_seed_its_network() -> None:
     torch.set_rng_state(state)
 
 
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        (partial(torch.optim.SGD, lr=0.1, momentum=0.9, foreach=True), SGD(lr=0.1, momentum=0.9)),
+        (partial(torch.optim.Adam, lr=0.01), AdamW(lr=0.01)),
+        (partial(torch.optim.AdamW), AdamW(lr=0.001, weight_decay=0.01)),
+        (partial(torch.optim.RMSprop, alpha=0.9), RMSprop(lr=0.01, alpha=0.9)),
+        (partial(optim.Nero, lr=0.02), Nero(lr=0.02)),
+    ],
+)
+def test_a_partial_of_a_torch_optimizer_is_its_value(given: Any, value: Any) -> None:
+    assert stackable([given]) == [value]
+
+
+@pytest.mark.parametrize("most", [0.05, 0.5, 1e3])
+@pytest.mark.parametrize("loss", [losses.CrossEntropy(), MARGIN])
+def test_gradients_are_clipped_network_by_network(loss: Any, most: float) -> None:
+    """As `fit` does it, which is torch's own function."""
+    given, data = networks(MLP), samples()
+    setting: dict[str, Any] = {"loss": loss, "optimizer": SGD(lr=0.5), "batch_size": 8, "gradient_clip": most}
+    done = population.fit(given, data, seeds=[3, 4, 5], steps=6, chunk=3, **setting)
+    for k, network in enumerate(given):
+        here: dict[str, Any] = {"callbacks": [Measure(every=None)], "devices": Devices(accelerator="cpu")}
+        alone = wm.fit(network, data, epochs=2, seed=3 + k, **here, **setting).model
+        assert difference(done.networks[k], alone) < 1e-10
+
+
 def test_a_network_that_blows_up_is_named() -> None:
     given, data = networks(MLP), samples()
-    rates = [Sgd(lr=0.01), Sgd(lr=1e200), Sgd(lr=0.01)]
+    rates = [SGD(lr=0.01), SGD(lr=1e200), SGD(lr=0.01)]
     with pytest.raises(
         TrainingStopped, match=r"scores of network 1 are not finite; try a smaller learning rate \(now 1e\+200\)"
     ):
         population.fit(given, data, loss=losses.Target(), optimizer=rates, steps=30, chunk=3)
 
 
-GOOD: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1), "steps": 2}
+GOOD: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "steps": 2}
 
 
 @pytest.mark.usefixtures("untyped")
@@ -265,19 +295,22 @@ GOOD: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1),
             "layer '1', AlphaDropout",
         ),
         ({"networks": [nn.Sequential(nn.BatchNorm1d(3, momentum=None))]}, TypeError, "layer '0', BatchNorm1d"),
-        ({"steps": 0}, ValueError, "steps is 0, expected an integer >= 1"),
-        ({"steps": None}, ValueError, "steps is None, expected an integer >= 1"),
-        ({"batch_size": 2.0}, ValueError, "batch_size is 2.0, expected"),
-        ({"chunk": True}, ValueError, "chunk is True, expected"),
-        ({"until": -1.0}, ValueError, "until is -1.0, expected None or a loss > 0"),
+        ({"steps": 0}, ValueError, "steps is 0"),
+        ({"steps": None}, TypeError, "steps is None"),
+        ({"batch_size": 2.0}, TypeError, "batch_size is 2.0"),
+        ({"chunk": True}, TypeError, "chunk is True"),
+        ({"until": -1.0}, ValueError, "until is -1"),
+        ({"gradient_clip": 0}, ValueError, "gradient_clip is 0"),
         ({"convolutions": "fft"}, ValueError, "convolutions is 'fft', expected"),
         ({"loss": [losses.CrossEntropy()]}, ValueError, "loss has 1 entries, but there are 3 networks"),
         ({"loss": losses.CrossEntropy}, TypeError, "loss is <class"),
         ({"loss": losses.Target(alpha=(1.0, 2.0))}, ValueError, "loss 0 has 2 alphas, expected"),
-        ({"optimizer": print}, TypeError, "expected training.Sgd, Adam, RmsProp or Nero for a population"),
-        ({"optimizer": [Sgd(lr=1.0)] * 2 + [Adam()]}, ValueError, "expected to differ in lr alone"),
+        ({"optimizer": print}, TypeError, "optimizer is <built-in function print>"),
+        ({"optimizer": partial(torch.optim.Adam, weight_decay=0.1)}, TypeError, "optimizer is functools.partial.*Adam"),
+        ({"optimizer": partial(torch.optim.Adagrad, lr=0.1)}, TypeError, "optimizer is functools.partial.*Adagrad"),
+        ({"optimizer": [SGD(lr=1.0)] * 2 + [AdamW()]}, ValueError, "expected to differ in lr alone"),
         ({"seeds": [1, 2]}, ValueError, "seeds has 2 entries, but there are 3 networks"),
-        ({"seeds": [1, 2, 3.0]}, TypeError, "seeds has 3.0, expected integers"),
+        ({"seeds": [1, 2, 3.0]}, TypeError, "seed is 3.0"),
         ({"data": [samples()] * 2}, ValueError, "data has 2 data sets, but there are 3 networks"),
         (
             {"data": [samples(), samples(), samples(20)]},

@@ -5,13 +5,10 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
-import itertools
 import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +25,7 @@ from training.cases import arguments
 from training.cases import network as small
 from widemargin.losses import Band, CrossEntropy, Hinge, MarginLoss
 from widemargin.split_backward import sample_layouts
-from widemargin.training import Backward, loop, margin_backward
+from widemargin.training import Backward, Callback, Checkpoint, Devices, FitState, Measure, margin_backward
 from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
 
 FORMS = {
@@ -304,8 +301,9 @@ def test_two_processes_of_ddp(tmp_path: Path) -> None:
 def test_fit_takes_it_and_says_so(memory: int | None) -> None:
     """As a loop of plain autograd, with a regularizer beside the loss."""
     given = arguments("strongest class")
-    result = wm.fit(**given, memory=memory)
-    wanted = wm.fit(**(arguments("strongest class") | {"loss": Plainly(given["loss"]), "at": given["loss"].at}))
+    result = wm.fit(**(given | {"devices": Devices(accelerator="cpu", backward_memory=memory)}))
+    measured = {"loss": Plainly(given["loss"]), "callbacks": [Measure(at=given["loss"].at)]}
+    wanted = wm.fit(**(arguments("strongest class") | measured))
     for weight, expected in zip(result.model.parameters(), wanted.model.parameters(), strict=True):
         torch.testing.assert_close(weight, expected, rtol=0, atol=1e-10)
     for name in ("objective", "loss", "distance at input"):
@@ -320,9 +318,8 @@ def test_a_training_in_float32_goes_on_bit_for_bit(tmp_path: Path) -> None:
     """Also where the second part begins with a trial of its own, of other weights."""
 
     def train(folder: Path, stop: int | None = None) -> wm.training.Fit:
-        given = arguments("strongest class") | {"model": small(dtype=torch.float32), "checkpoint": folder}
-        with stopping_at(stop):
-            return wm.fit(**given, checkpoint_every=1)
+        given = arguments("strongest class") | {"model": small(dtype=torch.float32), "callbacks": [Interrupt(stop)]}
+        return wm.fit(**given, checkpoint=Checkpoint(folder, every=1))
 
     whole = train(tmp_path / "whole")
     with pytest.raises(InterruptedError):
@@ -345,19 +342,15 @@ class Plainly:
         return self.loss(model, x, y)
 
 
-@contextmanager
-def stopping_at(step: int | None) -> Iterator[None]:
-    """Let the backward pass of that step fail."""
-    steps = itertools.count(1)
+class Interrupt(Callback):
+    """Interrupts the training after that step."""
 
-    def counted(*given: Any, **more: Any) -> Backward:
-        if next(steps) == step:
+    def __init__(self, step: int | None) -> None:
+        self.step = step
+
+    def on_step_end(self, state: FitState) -> None:
+        if state.step == self.step:
             raise InterruptedError
-        return margin_backward(*given, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "margin_backward", counted)
-        yield
 
 
 @pytest.mark.parametrize(

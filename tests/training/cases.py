@@ -10,7 +10,10 @@ from torch import Tensor, nn
 
 from widemargin import losses, regularizers
 from widemargin.data import Samples
-from widemargin.training import Adam, Cosine, RmsProp, Sgd
+from widemargin.training import SGD, AdamW, Cosine, Devices, Measure, RMSprop
+
+CPU = Devices(accelerator="cpu")
+UNMEASURED = Measure(every=None)
 
 
 def samples(count: int = 47, *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Samples:
@@ -56,33 +59,34 @@ class Norm:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "cross-entropy": {"loss": losses.CrossEntropy(), "optimizer": Sgd(lr=0.1, momentum=0.9)},
-    "large margin": {"loss": losses.large_margin(gamma=2.0, at=("input", "1")), "optimizer": Sgd(lr=0.1)},
+    "cross-entropy": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1, momentum=0.9)},
+    "large margin": {"loss": losses.large_margin(gamma=2.0, at=("input", "1")), "optimizer": SGD(lr=0.1)},
     "strongest class": {
         "loss": losses.large_margin(gamma=2.0, classes=1, at=("input", "1")),
         "regularizers": (regularizers.WeightDecay(weight=0.01),),
-        "optimizer": Sgd(lr=0.1),
+        "optimizer": SGD(lr=0.1),
     },
-    "printed odn": {"loss": losses.odn(stabilize=None), "optimizer": Adam(lr=0.01), "schedule": Cosine()},
-    "second order": {"loss": losses.large_margin(second_order=True), "optimizer": Sgd(lr=0.1)},
+    "printed odn": {"loss": losses.odn(stabilize=None), "optimizer": AdamW(lr=0.01), "schedule": Cosine()},
+    "second order": {"loss": losses.large_margin(second_order=True), "optimizer": SGD(lr=0.1)},
     "Jacobian": {
         "loss": losses.CrossEntropy(),
         "regularizers": (regularizers.Jacobian(weight=0.1, form="sum"), regularizers.WeightDecay(weight=0.01)),
-        "optimizer": RmsProp(lr=0.01),
+        "optimizer": RMSprop(lr=0.01),
     },
-    "autograd.grad": {"loss": Norm(), "optimizer": Sgd(lr=0.1)},
+    "autograd.grad": {"loss": Norm(), "optimizer": SGD(lr=0.1)},
     "alpha of each sample": {
         "loss": losses.Target(alpha=tuple(1 + i / 47 for i in range(47))),
-        "optimizer": Sgd(lr=0.02),
+        "optimizer": SGD(lr=0.02),
     },
     "unused weights": {
         "model": Unused,
         "loss": losses.CrossEntropy(),
-        "optimizer": Adam(lr=0.01, weight_decay=0.1),
+        "optimizer": AdamW(lr=0.01, weight_decay=0.1),
     },
+    "clipped": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.5), "gradient_clip": 0.2},
     "loader": {
         "loss": losses.large_margin(),
-        "optimizer": Sgd(lr=0.1),
+        "optimizer": SGD(lr=0.1),
         "loader": True,
     },
 }
@@ -91,7 +95,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 def arguments(name: str) -> dict[str, Any]:
     """What `fit` takes for the case `name`."""
-    case = {"epochs": 2, "batch_size": 20, "seed": 3, "accelerator": "cpu", "progress": False, **CASES[name]}
+    case = {"epochs": 2, "batch_size": 20, "seed": 3, "devices": CPU, **CASES[name]}
     case["model"] = case.get("model", network)()
     case["data"] = samples()
     if case.pop("loader", False):

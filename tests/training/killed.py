@@ -19,31 +19,29 @@ import torch
 from safetensors.torch import save_file
 
 import widemargin as wm
-from training.cases import network, samples
+from training.cases import CPU, network, samples
 from widemargin import losses, regularizers
-from widemargin.training import Adam, Cosine, checkpoint
+from widemargin.training import AdamW, Checkpoint, Cosine, Measure, checkpoint
 
 KILLS = 20
 LONGEST = 0.4  # until a kill, of the time that the unbroken training took
 
 
 def train(out: Path, folder: Path | None, epochs: int = 30) -> None:
-    """All that has a state: Adam, dropout, a random regularizer, a schedule, a history, batches of unequal size."""
+    """All that has a state: AdamW, dropout, a random regularizer, a schedule, a history, batches of unequal size."""
     result = wm.fit(
         network(dropout=0.3),
         samples(),
         loss=losses.large_margin(gamma=2.0),
         regularizers=(regularizers.Jacobian(weight=0.01),),
-        optimizer=Adam(lr=0.003),
+        optimizer=AdamW(lr=0.003),
         schedule=Cosine(),
         epochs=epochs,
         batch_size=20,
         validation=samples(12, seed=5),
-        measure_every=10,
-        checkpoint=folder,
-        checkpoint_every=1,
-        accelerator="cpu",
-        progress=False,
+        callbacks=[Measure(every=10)],
+        checkpoint=None if folder is None else Checkpoint(folder, every=1),
+        devices=CPU,
     )
     save_file(dict(result.model.state_dict()), out.with_suffix(".safetensors"))
     result.history.write(out.with_suffix(".json"))

@@ -15,16 +15,19 @@ import widemargin as wm
 from training.cases import CASES, arguments
 from widemargin import losses
 from widemargin._io.files import write_json
+from widemargin.training import Checkpoint, Devices
+
+TWO = Devices(accelerator="cpu", count=2, strategy="ddp")
 
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     resumed(folder)
-    normed = wm.fit(**(arguments("cross-entropy") | {"model": with_batch_norm()}), devices=2, strategy="ddp")
+    normed = wm.fit(**(arguments("cross-entropy") | {"model": with_batch_norm(), "devices": TWO}))
     write(normed, folder, "batch norm")
     history = {}
     for name in CASES:
-        result = wm.fit(**arguments(name), devices=2, strategy="ddp", checkpoint=folder / name)
+        result = wm.fit(**(arguments(name) | {"devices": TWO, "checkpoint": folder / name}))
         history[name] = list(result.history.rows)
         write(result, folder, name)
         write_json(folder / f"{torch.distributed.get_rank()}.json", history)
@@ -39,11 +42,12 @@ def resumed(folder: Path) -> None:
             raise InterruptedError
         return losses.large_margin(gamma=2.0)(model, x, y)
 
-    settings = arguments("large margin") | {"loss": breaks, "at": ("input",), "checkpoint_every": 2}
+    saved = Checkpoint(folder / "resumed", every=2)
+    settings = arguments("large margin") | {"loss": breaks, "checkpoint": saved, "devices": TWO}
     for _ in range(2):
         with contextlib.suppress(InterruptedError):
-            given = settings | {"model": arguments("large margin")["model"], "checkpoint": folder / "resumed"}
-            write(wm.fit(**given, devices=2, strategy="ddp"), folder, "resumed")
+            given = settings | {"model": arguments("large margin")["model"]}
+            write(wm.fit(**given), folder, "resumed")
     assert next(calls) == 5 + 2 + 1  # 6 steps in all: 5 calls, the two that were left, and this one
 
 

@@ -9,14 +9,14 @@ from torch.utils.data import DataLoader
 
 from training.cases import samples
 from training.test_fit import Unstacked
-from widemargin.training.batches import Batch, Place, source
+from widemargin.training.batches import Batch, Replica, source
 
 CPU = torch.device("cpu")
 
 
-def batches(data: Any, epoch: int = 0, start: int = 0, **place: Any) -> list[Batch]:
-    where = Place(device=CPU, dtype=torch.float64, **place)
-    return list(source(data, batch_size=20, seed=0, place=where).epoch(epoch, start=start))
+def batches(data: Any, epoch: int = 0, start: int = 0, **share: Any) -> list[Batch]:
+    replica = Replica(device=CPU, dtype=torch.float64, **share)
+    return list(source(data, batch_size=20, seed=0, replica=replica).epoch(epoch, start=start))
 
 
 def positions(found: list[Batch]) -> Tensor:

@@ -14,10 +14,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import widemargin as wm
-from training.cases import network, samples
+from training.cases import CPU, network, samples
 from training.test_fit import weights
 from widemargin import losses, regularizers
-from widemargin.training import Adam, Cosine, RmsProp, Sgd, checkpoint
+from widemargin.training import SGD, AdamW, Checkpoint, Cosine, RMSprop, checkpoint
 
 SETTINGS = {"seed": "0", "lr": "0.1"}
 
@@ -91,10 +91,10 @@ class Stop(Exception):  # noqa: N818
 @pytest.mark.parametrize(
     ("data", "optimizer"),
     [
-        ("tensors", Adam(lr=0.01)),
-        ("noisy dataset", RmsProp(momentum=0.9)),
-        ("loader", Sgd(lr=0.1, momentum=0.9)),
-        ("loader with a generator", Sgd(lr=0.1)),
+        ("tensors", AdamW(lr=0.01)),
+        ("noisy dataset", RMSprop(momentum=0.9)),
+        ("loader", SGD(lr=0.1, momentum=0.9)),
+        ("loader with a generator", SGD(lr=0.1)),
     ],
 )
 def test_a_training_goes_on_in_the_middle_of_an_epoch(data: str, optimizer: Any, tmp_path: Path, untyped: None) -> None:
@@ -126,9 +126,8 @@ def test_a_training_goes_on_in_the_middle_of_an_epoch(data: str, optimizer: Any,
             epochs=4,
             batch_size=20,
             validation=samples(9, seed=1),
-            checkpoint=folder,
-            checkpoint_every=7,
-            accelerator="cpu",
+            checkpoint=None if folder is None else Checkpoint(folder, every=7),
+            devices=CPU,
         )
 
     unbroken = run(None, None)
@@ -147,11 +146,11 @@ def fitted(folder: Path, **change: Any) -> wm.training.Fit:
         "model": network(),
         "data": samples(),
         "loss": losses.large_margin(),
-        "optimizer": Sgd(lr=0.1),
+        "optimizer": SGD(lr=0.1),
         "epochs": 1,
         "batch_size": 20,
         "checkpoint": folder,
-        "accelerator": "cpu",
+        "devices": CPU,
     }
     return wm.fit(**(settings | change))
 
@@ -159,7 +158,7 @@ def fitted(folder: Path, **change: Any) -> wm.training.Fit:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"optimizer": Sgd(lr=0.2)}, "optimizer Sgd(lr=0.1, .*but optimizer is Sgd(lr=0.2"),
+        ({"optimizer": SGD(lr=0.2)}, "optimizer SGD(lr=0.1, .*but optimizer is SGD(lr=0.2"),
         ({"seed": 1}, "seed 0, but seed is 1"),
         ({"epochs": 2}, "epochs 1, but epochs is 2"),
         ({"loss": losses.large_margin(gamma=2.0)}, "loss MarginLoss.*gamma=1.0.*, but loss is .*gamma=2.0"),
@@ -177,7 +176,7 @@ def test_a_checkpoint_of_other_settings_is_one_sentence(change: dict[str, Any], 
     fitted(tmp_path)
     model = change.get("model", network())
     before = weights(model).clone()
-    named = named.replace("Sgd(", r"Sgd\(")
+    named = named.replace("SGD(", r"SGD\(")
     with pytest.raises(ValueError, match=f"holds a training with {named}.*or remove this one"):
         fitted(tmp_path, **(change | {"model": model}))
     assert torch.equal(weights(model), before)
@@ -185,10 +184,10 @@ def test_a_checkpoint_of_other_settings_is_one_sentence(change: dict[str, Any], 
 
 def test_files_that_are_no_checkpoints_get_a_sentence(tmp_path: Path) -> None:
     (tmp_path / checkpoint.NAME).write_bytes(b"not this")
-    with pytest.raises(ValueError, match="which is no safetensors file"):
+    with pytest.raises(ValueError, match=r"checkpoint is .*checkpoint\.safetensors"):
         fitted(tmp_path)
     save_file({"w": torch.ones(1)}, tmp_path / checkpoint.NAME)
-    with pytest.raises(ValueError, match="a safetensors file that is no checkpoint of a training"):
+    with pytest.raises(ValueError, match=r"checkpoint is .*checkpoint\.safetensors"):
         fitted(tmp_path)
     with pytest.raises(NotADirectoryError, match="which is a file, expected a folder"):
         fitted(tmp_path / checkpoint.NAME)

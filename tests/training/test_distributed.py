@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -15,8 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 import widemargin as wm
-from training.cases import CASES, arguments, network, samples
+from subprocesses import child_env
+from training.cases import CASES, CPU, arguments, network, samples
 from widemargin import losses
+from widemargin.training import Devices
 
 HERE = Path(__file__).parent
 
@@ -36,13 +37,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "GROUP_RANK": "0",
         "TORCHELASTIC_RUN_ID": "test",
         "TORCHELASTIC_RESTART_COUNT": "0",
-        "PYTHONPATH": str(HERE.parent),
         "OMP_NUM_THREADS": "1",
     }
     processes = [
         subprocess.Popen(
             [sys.executable, str(HERE / "one_of_two.py"), str(folder)],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            env=child_env(**common, RANK=str(rank), LOCAL_RANK=str(rank)),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -87,15 +87,14 @@ def test_processes_that_fit_starts_itself_give_the_same_weights() -> None:
     """float32, by Fabric's launcher; the network of the caller gets the weights."""
     settings: dict[str, Any] = {
         "loss": losses.large_margin(gamma=2.0),
-        "optimizer": wm.training.Sgd(lr=0.1),
+        "optimizer": wm.training.SGD(lr=0.1),
         "epochs": 2,
         "batch_size": 20,
-        "accelerator": "cpu",
     }
     data = samples(dtype=torch.float32)
-    alone = wm.fit(network(dtype=torch.float32), data, **settings)
+    alone = wm.fit(network(dtype=torch.float32), data, devices=CPU, **settings)
     model = network(dtype=torch.float32)
-    together = wm.fit(model, data, **settings, devices=2, strategy="ddp_spawn")
+    together = wm.fit(model, data, devices=Devices(accelerator="cpu", count=2, strategy="ddp_spawn"), **settings)
     assert together.model is model
     for key, value in alone.model.state_dict().items():
         torch.testing.assert_close(model.state_dict()[key], value, rtol=0, atol=1e-6)

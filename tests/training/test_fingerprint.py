@@ -9,12 +9,12 @@ from torch.utils.data import DataLoader
 from training.cases import Norm, network, samples
 from training.test_fit import Unstacked
 from widemargin import losses
-from widemargin.training import Adam
+from widemargin.training import AdamW
 from widemargin.training.fingerprint import describe, first_difference
 
 
 def test_values_are_their_words() -> None:
-    assert describe(Adam(lr=0.1)) == "Adam(lr=0.1, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0)"
+    assert describe(AdamW(lr=0.1)) == "AdamW(lr=0.1, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0)"
     assert describe(losses.MultiClassHinge()) == "MultiClassHinge(gamma=1.0, kind='crammer-singer')"
     assert describe(None) == "None"
 

@@ -11,9 +11,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 import widemargin as wm
-from training.cases import network, samples
+from training.cases import CPU, network, samples
 from widemargin import losses, regularizers
-from widemargin.training import Exponential, Fit, History, Sgd
+from widemargin.training import SGD, Exponential, Fit, History, Measure
 
 VALIDATION = samples(25, seed=8)
 
@@ -23,9 +23,9 @@ def run(data: Any = None, **settings: Any) -> Fit:
         "loss": losses.large_margin(gamma=2.0, at=("input", "1"), p=1.0),
         "epochs": 3,
         "batch_size": 20,
-        "optimizer": Sgd(lr=0.1),
+        "optimizer": SGD(lr=0.1),
         "validation": VALIDATION,
-        "accelerator": "cpu",
+        "devices": CPU,
     }
     return wm.fit(network(dropout=0.2), samples() if data is None else data, **(given | settings))
 
@@ -46,7 +46,7 @@ def test_the_last_rows_are_what_measure_says() -> None:
 
 
 def test_rows_stand_at_the_start_the_end_and_every_so_many_epochs() -> None:
-    rows = run(epochs=5, measure_every=2).history.rows
+    rows = run(epochs=5, callbacks=[Measure(every=2)]).history.rows
     assert [(row["epoch"], row["step"]) for row in rows if row["split"] == "train"] == [
         (0, 0),
         (2, 6),
@@ -60,8 +60,8 @@ def test_objective_is_the_mean_of_what_was_minimised_since_the_last_row() -> Non
     """With lr 0 every step of an epoch has the same weights, so the mean is that over the data."""
     decay = regularizers.WeightDecay(weight=0.1)
     result = wm.fit(
-        network(), samples(), loss=losses.CrossEntropy(), regularizers=(decay,), optimizer=Sgd(lr=0.0), epochs=3,
-        batch_size=20, measure_every=2, accelerator="cpu",
+        network(), samples(), loss=losses.CrossEntropy(), regularizers=(decay,), optimizer=SGD(lr=0.0), epochs=3,
+        batch_size=20, callbacks=[Measure(every=2)], devices=CPU,
     )  # fmt: skip
     model = network()
     expected = losses.CrossEntropy()(model, samples().x, samples().y).mean() + decay(model)
@@ -75,14 +75,14 @@ def test_the_learning_rate_is_that_of_the_last_step() -> None:
 
 
 def test_places_and_the_norm_may_be_others_than_the_losss() -> None:
-    result = run(at=("output",), p=2.0, loss=losses.CrossEntropy())
+    result = run(callbacks=[Measure(at=("output",), p=2.0)], loss=losses.CrossEntropy())
     assert "distance at output" in result.history.last()
     assert "distance at input" not in result.history.last()
     assert "distance at input" in run(loss=losses.CrossEntropy()).history.last()
 
 
 def test_at_most_so_many_training_samples_are_measured_and_always_the_same() -> None:
-    result = run(measure_on=7, optimizer=Sgd(lr=0.0), loss=losses.CrossEntropy(), epochs=2)
+    result = run(callbacks=[Measure(samples=7)], optimizer=SGD(lr=0.0), loss=losses.CrossEntropy(), epochs=2)
     values = [value for _, value in result.history.series("accuracy")]
     assert values == [values[0]] * 3
     assert (values[0] * 7) % 1 == pytest.approx(0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from subprocesses import child_env
 
 HERE = Path(__file__).parent
 
@@ -14,7 +15,7 @@ HERE = Path(__file__).parent
 def test_a_training_killed_twenty_times_ends_bit_for_bit_as_an_unbroken_one(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(HERE / "killed.py"), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"},
+        env=child_env(OMP_NUM_THREADS="1"),
         capture_output=True,
         text=True,
         timeout=300,

@@ -1,20 +1,21 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
 
-from widemargin.training import Adam, RmsProp, Sgd
+from widemargin.training import SGD, AdamW, RMSprop
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "expected"),
     [
-        (Sgd(lr=0.1), torch.optim.SGD, {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}),
-        (Sgd(lr=0.1, momentum=0.9, nesterov=True), torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
-        (Adam(lr=3e-4, weight_decay=0.1), torch.optim.AdamW, {"lr": 3e-4, "weight_decay": 0.1}),
-        (RmsProp(lr=0.02, alpha=0.9), torch.optim.RMSprop, {"lr": 0.02, "alpha": 0.9, "momentum": 0.0}),
+        (SGD(lr=0.1), torch.optim.SGD, {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}),
+        (SGD(lr=0.1, momentum=0.9, nesterov=True), torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+        (AdamW(lr=3e-4, weight_decay=0.1), torch.optim.AdamW, {"lr": 3e-4, "weight_decay": 0.1}),
+        (RMSprop(lr=0.02, alpha=0.9), torch.optim.RMSprop, {"lr": 0.02, "alpha": 0.9, "momentum": 0.0}),
     ],
 )
 def test_values_make_torchs_optimizers(value: Any, kind: Any, expected: dict[str, Any]) -> None:
@@ -26,7 +27,7 @@ def test_values_make_torchs_optimizers(value: Any, kind: Any, expected: dict[str
 def test_adam_is_adam() -> None:
     """Without a weight decay AdamW takes the very steps of Adam."""
     ours, theirs = (torch.nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2))
-    for parameter, optimizer in ((ours, Adam(lr=0.1)([ours])), (theirs, torch.optim.Adam([theirs], lr=0.1))):
+    for parameter, optimizer in ((ours, AdamW(lr=0.1)([ours])), (theirs, torch.optim.Adam([theirs], lr=0.1))):
         for _ in range(5):
             optimizer.zero_grad()
             parameter.pow(4).sum().backward()
@@ -34,21 +35,58 @@ def test_adam_is_adam() -> None:
     assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_rmsprop_with_eps_inside_the_root(momentum: float, weight_decay: float) -> None:
+    """Against the equation, number by number."""
+    start, lr, alpha, eps = [1.0, -2.0, 0.5], 0.1, 0.9, 0.3
+    parameter = torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))
+    value = RMSprop(
+        lr=lr, alpha=alpha, momentum=momentum, eps=eps, weight_decay=weight_decay, eps_inside_sqrt=True
+    )  # fmt: skip
+    optimizer = value([parameter])
+    weights, squares, buffers = list(start), [0.0] * 3, [0.0] * 3
+    for _ in range(4):
+        optimizer.zero_grad()
+        parameter.pow(4).sum().backward()
+        optimizer.step()
+        for i, w in enumerate(weights):
+            gradient = 4 * w**3 + weight_decay * w
+            squares[i] = alpha * squares[i] + (1 - alpha) * gradient**2
+            buffers[i] = momentum * buffers[i] + gradient / math.sqrt(squares[i] + eps)
+            weights[i] = w - lr * buffers[i]
+    torch.testing.assert_close(parameter.tolist(), weights, rtol=1e-12, atol=0)
+
+
+def test_rmsprop_with_eps_inside_the_root_goes_on_from_its_state() -> None:
+    value = RMSprop(momentum=0.5, eps_inside_sqrt=True)
+    whole, parts = (torch.nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2))
+    first, second, third = value([whole]), value([parts]), value([parts])
+    for number in range(6):
+        if number == 3:
+            third.load_state_dict(second.state_dict())
+        for parameter, optimizer in ((whole, first), (parts, second if number < 3 else third)):
+            optimizer.zero_grad()
+            parameter.pow(4).sum().backward()
+            optimizer.step()
+    assert torch.equal(whole, parts)
+
+
 def test_equal_values_are_equal_and_say_what_they_are() -> None:
-    assert Sgd(lr=0.1) == Sgd(lr=0.1)
-    assert repr(Sgd(lr=0.1)) == "Sgd(lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)"
+    assert SGD(lr=0.1) == SGD(lr=0.1)
+    assert repr(SGD(lr=0.1)) == "SGD(lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)"
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Sgd(lr=-1.0), "lr is -1.0, expected a number >= 0"),
-        (lambda: Sgd(lr="fast"), "lr is 'fast', expected a number >= 0"),  # type: ignore[arg-type]
-        (lambda: Sgd(lr=0.1, nesterov=True), "nesterov is True, but momentum is 0.0"),
-        (lambda: Adam(weight_decay=float("nan")), "weight_decay is nan, expected a number >= 0"),
-        (lambda: RmsProp(momentum=True), "momentum is True, expected a number >= 0"),
+        (lambda: SGD(lr=-1.0), "lr is -1"),
+        (lambda: SGD(lr="fast"), "lr is 'fast'"),  # type: ignore[arg-type]
+        (lambda: SGD(lr=0.1, nesterov=True), "nesterov is True, but momentum is 0.0"),
+        (lambda: AdamW(weight_decay=float("nan")), "weight_decay is nan"),
+        (lambda: RMSprop(momentum=True), "momentum is True"),
     ],
 )
 def test_bad_values_get_a_sentence(make: Any, sentence: str, untyped: None) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
         make()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from widemargin.training import Constant, Cosine, Exponential, Steps
+from widemargin.training import Constant, Cosine, Exponential, Steps, WarmUp
 
 
 def test_constant() -> None:
@@ -36,14 +36,23 @@ def test_cosine_ends_at_zero_by_half_a_period() -> None:
     assert Cosine()(1.0, 4) == pytest.approx((1 + math.sqrt(0.5)) / 2)
 
 
+def test_a_warm_up_is_linear_and_then_the_other_schedule() -> None:
+    schedule = WarmUp(epochs=2, then=Cosine())
+    assert [schedule(epoch, 10) for epoch in (0.0, 0.5, 1.0, 2.0)] == [0.0, 0.25, 0.5, 1.0]
+    assert schedule(6.0, 10) == Cosine()(4.0, 8)
+    assert WarmUp(epochs=0.5)(3.0, 10) == 1.0
+    with pytest.raises(ValueError, match="epochs is 0"):
+        WarmUp(epochs=0)
+
+
 def test_bad_values_get_a_sentence() -> None:
-    with pytest.raises(ValueError, match="at has 2 entries and factors 1, expected as many"):
+    with pytest.raises(ValueError, match="at has 2 entries and factors 1"):
         Steps(at=(1, 2), factors=(0.1,))
-    with pytest.raises(ValueError, match=r"at is \(2, 1\), expected growing epochs"):
+    with pytest.raises(ValueError, match=r"at is \(2, 1\)"):
         Steps(at=(2, 1), factors=(0.1, 0.1))
-    with pytest.raises(ValueError, match=r"factors is \(-1.0,\), expected numbers >= 0"):
+    with pytest.raises(ValueError, match=r"factors\[0\] is -1"):
         Steps(at=(1,), factors=(-1.0,))
-    with pytest.raises(ValueError, match="factor is nan, expected numbers >= 0"):
+    with pytest.raises(ValueError, match="factor is nan"):
         Exponential(factor=math.nan)
-    with pytest.raises(ValueError, match="every is 0, expected a number of epochs > 0"):
+    with pytest.raises(ValueError, match="every is 0"):
         Exponential(factor=0.9, every=0)

@@ -11,15 +11,15 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 import widemargin as wm
-from training.cases import network, samples
+from training.cases import CPU, UNMEASURED, network, samples
 from widemargin import losses
 from widemargin.data import Samples
-from widemargin.training import Fit, Sgd, TrainingStopped, Watch
+from widemargin.training import SGD, Fit, Measure, StopFailed, TrainingStopped
 
 
 def run(model: nn.Module | None = None, data: Any = None, **settings: Any) -> Fit:
-    given: dict[str, Any] = {"loss": losses.CrossEntropy(), "epochs": 3, "batch_size": 20, "measure_every": None}
-    given["accelerator"] = "cpu"
+    given: dict[str, Any] = {"loss": losses.CrossEntropy(), "epochs": 3, "batch_size": 20, "devices": CPU}
+    given["callbacks"] = [UNMEASURED]
     return wm.fit(model or network(), samples() if data is None else data, **(given | settings))
 
 
@@ -43,14 +43,14 @@ def test_a_sample_that_can_not_be_measured_is_named(split: str) -> None:
     with pytest.raises(
         TrainingStopped, match=rf"at step 0 \(epoch 0\): the loss of {part}sample 31 \(label 1\) is nan"
     ):
-        run(data=data["train"], validation=data["validation"], measure_every=1, measure_on=40)
+        run(data=data["train"], validation=data["validation"], callbacks=[Measure(samples=40)])
 
 
 def test_weights_that_blow_up_in_the_last_step_of_an_epoch_are_told_when_measured() -> None:
     with pytest.raises(
         TrainingStopped, match=r"stopped at step 1 \(epoch 1\): .* is nan: the output of '0' is not finite"
     ):
-        run(model=network(dtype=torch.float32), data=samples(20), optimizer=Sgd(lr=3e38), epochs=2, measure_every=1)
+        run(model=network(dtype=torch.float32), data=samples(20), optimizer=SGD(lr=3e38), epochs=2, callbacks=())
 
 
 def test_a_loader_can_only_tell_the_row() -> None:
@@ -65,7 +65,7 @@ def test_a_loader_can_only_tell_the_row() -> None:
 @pytest.mark.parametrize("loss", [losses.CrossEntropy(), losses.large_margin(stabilize=None)])
 def test_weights_that_blow_up_are_named_with_what_to_try(loss: Any) -> None:
     with pytest.raises(TrainingStopped) as e:
-        run(loss=loss, optimizer=Sgd(lr=1e200), epochs=30)
+        run(loss=loss, optimizer=SGD(lr=1e200), epochs=30)
     sentence = str(e.value)
     assert "training stopped at step " in sentence
     assert "the loss of sample" in sentence
@@ -94,7 +94,7 @@ def test_the_first_place_that_is_not_finite_is_named() -> None:
     x = samples().x.clone()
     x[5] *= 1e6
     with pytest.raises(TrainingStopped, match=r"sample 5 \(label 2\) is nan: the output of 'power' is not finite") as e:
-        run(Square(), Samples(x, samples().y), optimizer=Sgd(lr=0.0))
+        run(Square(), Samples(x, samples().y), optimizer=SGD(lr=0.0))
     assert (e.value.sample, e.value.place) == (5, "power")
 
 
@@ -134,7 +134,7 @@ def test_a_network_whose_gradients_are_all_zero_is_dead() -> None:
     with pytest.raises(
         TrainingStopped,
         match=r"stopped at step 3 \(epoch 1\): every gradient of the network was zero for a whole epoch, at a loss of "
-        r"1\.\d+ \(from '1' on the network answers the same for every sample\); try another learning rate",
+        r"1\.\d+ \(from '1' on the network returns the same for every sample\); try another learning rate",
     ) as e:
         run(model)
     assert e.value.place == "1"
@@ -146,47 +146,54 @@ def test_a_loss_of_zero_is_not_dead() -> None:
     model.weight.data = torch.tensor([[100.0], [-100.0]], dtype=torch.float64)
     x = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
     before = model.weight.clone()
-    run(model, (x, (x < 0).long().flatten()), loss=losses.MultiClassHinge(gamma=0.1), optimizer=Sgd(lr=0.1), epochs=2)
+    run(model, (x, (x < 0).long().flatten()), loss=losses.MultiClassHinge(gamma=0.1), optimizer=SGD(lr=0.1), epochs=2)
     assert torch.equal(model.weight, before)
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-9])
 def test_a_loss_that_has_not_moved_is_stopped(rate: float) -> None:
     with pytest.raises(
-        TrainingStopped, match=r"the loss has not moved from 1.* for 10 epochs; try another learning rate"
+        TrainingStopped, match=r"the loss has not changed from 1.* for 10 epochs; try another learning rate"
     ):
-        run(optimizer=Sgd(lr=rate), epochs=11, watch=Watch(epochs=10, steps=30))
+        run(optimizer=SGD(lr=rate), epochs=11, callbacks=[UNMEASURED, StopFailed(epochs=10, steps=30)])
 
 
 def test_a_dead_network_that_learns_the_shares_of_classes_is_stopped() -> None:
-    with pytest.raises(TrainingStopped, match=r"has not moved from 1\.09\d+ for 5 epochs \(from '1' on the network"):
-        run(dead(), samples(48), batch_size=48, optimizer=Sgd(lr=1.0), epochs=60, watch=Watch(epochs=5, steps=5))
+    with pytest.raises(TrainingStopped, match=r"has not changed from 1\.09\d+ for 5 epochs \(from '1' on the network"):
+        run(
+            dead(),
+            samples(48),
+            batch_size=48,
+            optimizer=SGD(lr=1.0),
+            epochs=60,
+            callbacks=[UNMEASURED, StopFailed(epochs=5, steps=5)],
+        )
 
 
 def test_a_loss_that_has_come_down_and_rests_is_converged() -> None:
     """Least squares to labels, with orthogonal inputs: half the distance to the minimum is left after a step."""
     x = torch.linalg.qr(samples(48).x).Q * 48**0.5
-    watch = Watch(epochs=5, steps=5)
-    settings: dict[str, Any] = {"loss": losses.Target(), "optimizer": Sgd(lr=0.25), "watch": watch}
+    callbacks = [StopFailed(epochs=5, steps=5)]
+    settings: dict[str, Any] = {"loss": losses.Target(), "optimizer": SGD(lr=0.25), "callbacks": callbacks}
     model = nn.Linear(6, 3, bias=False).double()
-    result = run(model, (x, samples(48).y), batch_size=48, epochs=30, measure_every=1, **settings)
+    result = run(model, (x, samples(48).y), batch_size=48, epochs=30, **settings)
     values = [value for _, value in result.history.series("objective")]
     assert values[-1] < 0.5 * values[0]
     assert values[-6] - values[-1] < 1e-4 * values[-1]
 
 
 def test_short_trainings_are_never_judged() -> None:
-    run(optimizer=Sgd(lr=0.0), epochs=5, watch=Watch(epochs=5, steps=1))
-    run(optimizer=Sgd(lr=0.0), epochs=5, watch=Watch(epochs=1, steps=16))  # of the 15 there are
+    run(optimizer=SGD(lr=0.0), epochs=5, callbacks=[UNMEASURED, StopFailed(epochs=5, steps=1)])
+    run(optimizer=SGD(lr=0.0), epochs=5, callbacks=[UNMEASURED, StopFailed(epochs=1, steps=16)])  # of the 15 there are
 
 
 def test_none_watches_nothing() -> None:
     with pytest.raises(TrainingStopped):
-        run(optimizer=Sgd(lr=0.0), epochs=3, watch=Watch(epochs=2, steps=1))
-    run(optimizer=Sgd(lr=0.0), epochs=3, watch=None)
+        run(optimizer=SGD(lr=0.0), epochs=3, callbacks=[UNMEASURED, StopFailed(epochs=2, steps=1)])
+    run(optimizer=SGD(lr=0.0), epochs=3, callbacks=[UNMEASURED, StopFailed(epochs=None)])
     x = samples().x.clone()
     x[0] = torch.nan
-    result = run(data=Samples(x, samples().y), loss=Squared(), watch=None)
+    result = run(data=Samples(x, samples().y), loss=Squared(), callbacks=[UNMEASURED, StopFailed(epochs=None)])
     assert any(bool(torch.isnan(p).any()) for p in result.model.parameters())
 
 
@@ -198,5 +205,7 @@ class Squared:
 
 
 def test_bad_values_get_a_sentence() -> None:
-    with pytest.raises(ValueError, match=r"epochs is 0, steps 200 and tolerance 0.0001, expected 1, 1, 0 or more"):
-        Watch(epochs=0)
+    with pytest.raises(ValueError, match="epochs is 0"):
+        StopFailed(epochs=0)
+    with pytest.raises(ValueError, match="tolerance is -1"):
+        StopFailed(tolerance=-1)

@@ -104,7 +104,9 @@ def split(seed: int, images: int = IMAGES) -> tuple[Samples, Samples]:
     return train, every.select(others.nonzero()[:, 0])
 
 
-def fit(way: Way, train: Samples, *, epochs: int, seed: int, **watched: Any) -> training.Fit:
+def fit(
+    way: Way, train: Samples, *, epochs: int, seed: int, measure: training.Measure, validation: Samples | None = None
+) -> training.Fit:
     """The network of one way, trained on `train`."""
     torch.manual_seed(seed)
     network = models.mnist_cnn(**NETWORK)  # the same first weights for each
@@ -113,12 +115,13 @@ def fit(way: Way, train: Samples, *, epochs: int, seed: int, **watched: Any) -> 
         train,
         loss=way.loss,
         regularizers=way.regularizers,
-        optimizer=training.Adam(lr=way.lr),
+        optimizer=training.AdamW(lr=way.lr),
         epochs=epochs,
         batch_size=BATCH,
         seed=seed,
-        accelerator="cpu",
-        **watched,
+        validation=validation,
+        callbacks=[measure],
+        devices=training.Devices(accelerator="cpu"),
     )
 
 
@@ -126,7 +129,8 @@ def _arm(way: Way, train: Samples, test: Samples, *, epochs: int, seed: int, tol
     started = time.perf_counter()
     watched = subset(test, count=WATCHED, seed=seed, balanced=True)
     every = max(1, epochs // 8)
-    fitted = fit(way, train, epochs=epochs, seed=seed, validation=watched, at=("input",), p=2.0, measure_every=every)
+    measure = training.Measure(every=every, at=("input",), p=2.0)
+    fitted = fit(way, train, epochs=epochs, seed=seed, measure=measure, validation=watched)
     network = fitted.model
     seconds = time.perf_counter() - started
     told(f"{way.label}: trained in {seconds:.0f} s")
@@ -161,7 +165,7 @@ def _against_data(
     for size in sorted({*sizes} - {IMAGES}):
         part = every.select(torch.arange(size))
         passes = max(1, round(epochs * -(-IMAGES // BATCH) / -(-size // BATCH)))
-        network = fit(way, part, epochs=passes, seed=seed, measure_every=None).model
+        network = fit(way, part, epochs=passes, seed=seed, measure=training.Measure(every=None)).model
         found[size] = accuracy(network, test)
         told(f"{way.label}: {found[size]:.1%} from {size} images")
     return [{"samples": size, "accuracy": found[size]} for size in sorted(found)]

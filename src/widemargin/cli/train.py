@@ -131,7 +131,7 @@ def train(
     from widemargin.data import Samples, load, subset
     from widemargin.places import INPUT, check_places
     from widemargin.report import page
-    from widemargin.training import TrainingStopped, fit
+    from widemargin.training import Devices, Measure, TensorBoard, TrainingStopped, fit
 
     if p is not None:
         with about("--p"):
@@ -186,12 +186,9 @@ def train(
             batch_size=batch_size,
             seed=seed,
             validation=found.test,
-            at=places,
-            p=p,
+            callbacks=[Measure(at=places, p=p), *([] if tensorboard is None else [TensorBoard(tensorboard)])],
+            devices=Devices.of(chosen),
             checkpoint=folder / "checkpoint",
-            accelerator=chosen.type,
-            devices=1 if chosen.index is None else [chosen.index],
-            tensorboard=tensorboard,
         )
     except TrainingStopped as stopped:
         complain(str(stopped))

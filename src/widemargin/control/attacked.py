@@ -16,7 +16,7 @@ from widemargin.data.seeds import generator
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import frobenius
 from widemargin.modules import evaluating, scores_of
-from widemargin.training.optimizers import Nero
+from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
 from widemargin.training.schedules import Exponential, Schedule
 from widemargin.types import is_binary
 
@@ -59,7 +59,7 @@ def attacked_twins(
     test: Samples | None = None,
     seed: int = 0,
     steps: int = 100_000,
-    optimizer: Nero = Nero(),  # noqa: B008 (both are frozen values)
+    optimizer: MakesOptimizer = NeroOptimizer(),  # noqa: B008 (both are frozen values)
     schedule: Schedule = Exponential(factor=0.99997),  # noqa: B008
     until: float | None = None,
     device: str | torch.device | None = None,

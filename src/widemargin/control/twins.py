@@ -20,7 +20,7 @@ from widemargin.data.seeds import generator
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import weights
 from widemargin.modules import scores_of
-from widemargin.training.optimizers import Nero
+from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
 from widemargin.training.schedules import Constant, Schedule
 
 _BYTES_AT_ONCE = {"cpu": 1 << 27}
@@ -89,7 +89,7 @@ def rejection_twins(
     seed: int = 0,
     until: float = 1e-6,
     steps: int = 20_000,
-    optimizer: Nero = Nero(),  # noqa: B008 (both are frozen values)
+    optimizer: MakesOptimizer = NeroOptimizer(),  # noqa: B008 (both are frozen values)
     schedule: Schedule = Constant(),  # noqa: B008
     most_draws: int = 10_000_000,
     device: str | torch.device | None = None,

@@ -100,7 +100,9 @@ def available(device: torch.device) -> float:
 def seconds(plan: Plan, size: int, form: Convolutions) -> float:
     """The time of a step of one network, where `size` of them train at once: of copies, for a few steps."""
     run = Run(dataclasses.replace(plan, until=None), range(size), form)
-    while run.no_graph is None and run.graphs is None and run.step < 4 * WARM:  # what comes before a graph is recorded
+    while (
+        run.no_cuda_graph is None and run.graphs is None and run.step < 4 * WARM
+    ):  # what comes before a graph is recorded
         run.advance(lambda *_: None)
     times: list[float] = []
     while len(times) < 1 + _TIMED or (sum(times[1:]) < 0.1 and len(times) < 50):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,13 @@ from torch import nn
 
 from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
+from widemargin._io.progress import ProgressBars
+from widemargin.checks import check_callable, check_choice, check_count, check_number, check_seed
 from widemargin.modules import floating_parameter
 from widemargin.population.batches import samples_of
 from widemargin.population.chunks import Chunk, choose, is_out_of_memory
 from widemargin.population.conv_matmul import CONVOLUTIONS, Convolutions, why_not_fused
-from widemargin.population.optimizers import check_optimizers
-from widemargin.population.progress_bars import Bar, bar
+from widemargin.population.optimizers import stackable
 from widemargin.population.run import Ended, Plan, Run
 from widemargin.population.stack import check_alike
 from widemargin.training.schedules import Constant, Schedule
@@ -29,14 +30,14 @@ from widemargin.training.schedules import Constant, Schedule
 class Population:
     """Trained networks, how many steps each took, the mean loss of its last batch, and in which chunks they trained.
 
-    `no_graph` says why there was no CUDA graph; it is None where most steps were replayed from one.
+    `no_cuda_graph` says why there was no CUDA graph; it is None where most steps were replayed from one.
     """
 
     networks: list[nn.Module]
     steps: list[int]
     losses: list[float]
     chunks: list[int]
-    no_graph: str | None = None
+    no_cuda_graph: str | None = None
 
     def __len__(self) -> int:
         return len(self.networks)
@@ -66,7 +67,8 @@ def fit(
     until: float | None = None,
     chunk: int | None = None,
     convolutions: Convolutions | None = None,
-    graph: bool | None = None,
+    cuda_graph: bool | None = None,
+    gradient_clip: float | int | None = None,
     device: str | torch.device | None = None,
     progress: bool | None = None,
 ) -> Population:
@@ -81,7 +83,8 @@ def fit(
             that networks share are kept once.
         loss: one loss for all, or a sequence of one a network. Losses of scores, `Target` with different α, and
             `MarginLoss` with different penalties train as one; any others are computed network by network.
-        optimizer: `training.Sgd`, `Adam`, `RmsProp` or `Nero`, or a sequence that differs in the learning rates alone.
+        optimizer: `training.SGD`, `AdamW`, `RMSprop`, `Nero`, or a `functools.partial` of torch's with the same
+            settings; or a sequence of one a network, which differ in their learning rates alone.
         steps: at most so many steps for every network.
         batch_size: samples of a step of each network; None: all of them, in their order.
         seeds: of the order of the samples and the dropout masks, one a network; by default 0, 1, 2, …
@@ -93,38 +96,37 @@ def fit(
             of a GPU does not suffice the chunk is halved, with a warning.
         convolutions: `"grouped"`, `"matmul"`, or on a GPU `"fused"`, see `population.convolutions`; by default the
             fastest, by measuring.
-        graph: whether steps are recorded as a CUDA graph and replayed, which takes the time of Python out of them. By
-            default they are on a GPU, where they can be: batches of one size (a smaller last batch of an epoch runs
-            without), and losses and regularizers that serve all networks at once. `Population.no_graph` says why not;
-            with True that is an error.
+        cuda_graph: whether steps are recorded as a CUDA graph and replayed, without the overhead of Python. By default
+            they are on a GPU, where they can be: batches of one size (a smaller last batch of an epoch runs without),
+            and losses and regularizers that serve all networks at once. `Population.no_cuda_graph` says why not; with
+            True that is an error.
+        gradient_clip: the largest global norm of the gradients of each network, as of `fit`.
         device: where to train; by default where the first network is. The copies are where the networks are.
         progress: show bars of the networks and the steps; by default on a terminal only.
     """
     networks = list(networks)
     check_alike(networks)
     count = len(networks)
-    numbers = {"steps": steps, "batch_size": batch_size, "chunk": chunk}
-    for name, value in numbers.items():
-        if value is None and name != "steps":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} is {value!r}, expected an integer >= 1")
-    if until is not None and not (isinstance(until, (int, float)) and 0 < until < math.inf):
-        raise ValueError(f"until is {until!r}, expected None or a loss > 0")
-    if convolutions is not None and convolutions not in CONVOLUTIONS:
-        raise ValueError(f"convolutions is {convolutions!r}, expected 'grouped', 'matmul', 'fused' or None")
+    check_count("steps", steps)
+    for name, number in {"batch_size": batch_size, "chunk": chunk}.items():
+        if number is not None:
+            check_count(name, number)
+    for name, limit in {"until": until, "gradient_clip": gradient_clip}.items():
+        if limit is not None:
+            check_number(name, limit, above=0.0)
+    check_choice("convolutions", convolutions, (None, *CONVOLUTIONS))
     weight = floating_parameter(networks[0])
     assert weight is not None
     where = weight.device if device is None else torch.device(device)
     if convolutions == "fused" and why_not_fused(where) is not None:
         raise ValueError(f"convolutions is 'fused', but {why_not_fused(where)}")
-    if graph and graphs.why_not(where) is not None:
-        raise ValueError(f"graph is True, but {graphs.why_not(where)}")
+    if cuda_graph and graphs.why_not(where) is not None:
+        raise ValueError(f"cuda_graph is True, but {graphs.why_not(where)}")
     plan = Plan(
         networks=networks,
         data=samples_of(data, count, where, weight.dtype),
         losses=_each("loss", loss, count),
-        optimizers=_each("optimizer", optimizer, count),
+        optimizers=stackable(_each("optimizer", optimizer, count)),
         seeds=_seeds(seeds, count),
         regularizers=tuple(regularizers),
         steps=steps,
@@ -132,16 +134,16 @@ def fit(
         schedule=schedule,
         until=until,
         device=where,
-        graph=graph,
+        cuda_graph=cuda_graph,
+        gradient_clip=gradient_clip,
     )
-    check_optimizers(plan.optimizers)
     with preserve_rng(where), torch.enable_grad():
         chosen = choose(plan, size=chunk, convolutions=convolutions)
-        with bar(count, steps, progress=progress) as shown:
-            return _train(plan, chosen, shown)
+        with closing(ProgressBars({"Networks": count, "Steps": steps}, progress=progress)) as bars:
+            return _train(plan, chosen, bars)
 
 
-def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
+def _train(plan: Plan, chunk: Chunk, bars: ProgressBars) -> Population:
     ended: dict[int, tuple[nn.Module, Ended]] = {}
     size, sizes = chunk.size, list[int]()
     reasons: list[str | None] = []
@@ -149,7 +151,7 @@ def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
         first = len(ended)
         members = range(first, min(first + size, len(plan)))
         try:
-            part, no_graph = _train_together(plan, members, chunk.convolutions, shown)
+            part, no_cuda_graph = _train_together(plan, members, chunk.convolutions, bars)
         except RuntimeError as error:
             if not is_out_of_memory(error) or len(members) == 1:
                 raise
@@ -157,7 +159,7 @@ def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
         else:
             ended.update(part)
             sizes.append(len(members))
-            reasons.append(no_graph)
+            reasons.append(no_cuda_graph)
             continue
         # Here, outside of the except block, nothing holds the tensors of the failed attempt any more.
         if plan.device.type == "cuda":
@@ -169,12 +171,12 @@ def _train(plan: Plan, chunk: Chunk, shown: Bar) -> Population:
         steps=[end.steps for _, end in outcome],
         losses=[end.loss for _, end in outcome],
         chunks=sizes,
-        no_graph=next((reason for reason in reasons if reason is not None), None),
+        no_cuda_graph=next((reason for reason in reasons if reason is not None), None),
     )
 
 
 def _train_together(
-    plan: Plan, members: Sequence[int], convolutions: Convolutions, shown: Bar
+    plan: Plan, members: Sequence[int], convolutions: Convolutions, bars: ProgressBars
 ) -> tuple[dict[int, tuple[nn.Module, Ended]], str | None]:
     """How the networks `members` ended, and why without a CUDA graph."""
     run = Run(plan, members, convolutions)
@@ -187,13 +189,12 @@ def _train_together(
 
     while run.step < plan.steps and run.members:
         run.advance(done)
-        shown.step(run.step)
+        bars.update("Steps", run.step)
     run.look()
     for row, loss in enumerate(run.losses.tolist()):
         done(row, Ended(steps=run.step, loss=loss))
-    for _ in members:
-        shown.network()
-    return ended, run.no_graph or (None if run.was_recorded else "the training is too short for one")
+    bars.update("Networks", members[-1] + 1)
+    return ended, run.no_cuda_graph or (None if run.was_recorded else "the training is too short for one")
 
 
 def _each(name: str, value: Any, count: int) -> list[Any]:
@@ -201,8 +202,7 @@ def _each(name: str, value: Any, count: int) -> list[Any]:
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} entries, but there are {count} networks, expected one for each")
     for one in values:
-        if not callable(one) or isinstance(one, type):
-            raise TypeError(f"{name} is {one!r}, expected a value that can be called, such as losses.CrossEntropy()")
+        check_callable(name, one, "losses.CrossEntropy()" if name == "loss" else "training.SGD(lr=0.1)")
     return values
 
 
@@ -211,6 +211,5 @@ def _seeds(seeds: Sequence[int] | None, count: int) -> list[int]:
     if len(values) != count:
         raise ValueError(f"seeds has {len(values)} entries, but there are {count} networks, expected one for each")
     for seed in values:
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise TypeError(f"seeds has {seed!r}, expected integers")
+        check_seed(seed)
     return values

@@ -36,8 +36,9 @@ class Objective:
         device: torch.device,
         *,
         at_once: bool = False,
+        gradient_clip: float | int | None = None,
     ) -> None:
-        self.fewest = 1 if at_once else 2
+        self.fewest, self.gradient_clip = 1 if at_once else 2, gradient_clip
         self.losses, self.regularizers, self.device = list(losses), tuple(regularizers), device
         self._alphas: Tensor | None = None
         if all(isinstance(loss, Target) for loss in losses):
@@ -64,7 +65,10 @@ class Objective:
         loss = total = self._loss(stack, batch, keys[0], streams)
         for regularizer, key in zip(self.regularizers, keys[1:], strict=True):
             total = total + self._penalty(stack, batch, regularizer, key, streams)
+        gradients: Sequence[Tensor | None]
         gradients = torch.autograd.grad(total.sum(), list(trained.values()), allow_unused=True)
+        if self.gradient_clip is not None:
+            gradients = clipped(gradients, self.gradient_clip)
         return dict(zip(trained, gradients)), loss.detach()
 
     def _group(self) -> None:
@@ -145,6 +149,13 @@ class Objective:
         parts = [of(loss, rows).view(len(rows), -1).mean(dim=1) for loss, rows in self._groups]
         order = torch.cat([rows for _, rows in self._groups]).argsort()
         return torch.cat(parts)[order]
+
+
+def clipped(gradients: Sequence[Tensor | None], most: float | int) -> tuple[Tensor | None, ...]:
+    """`gradients` `[networks, ...]` with a global norm of at most `most` a network, as `clip_grad_norm_` clips them."""
+    norms = [torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients if g is not None]
+    factor = (most / (torch.linalg.vector_norm(torch.stack(norms), dim=0) + 1e-6)).clamp(max=1.0)
+    return tuple(g if g is None else g * factor.view(-1, *[1] * (g.ndim - 1)) for g in gradients)
 
 
 def _key(loss: Any) -> Any:

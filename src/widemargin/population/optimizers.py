@@ -1,18 +1,21 @@
-"""The optimizers of `training`, for stacked parameters: the same steps, with a learning rate for every network."""
+"""The optimizers of `training` for stacked parameters: the same steps, with a learning rate for every network."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from widemargin.optim.nero import advance_
+from widemargin.optim.nero import Nero, advance_
 from widemargin.optim.projections import to_centred_unit_rows
-from widemargin.training.optimizers import Adam, Nero, RmsProp, Sgd
+from widemargin.training.optimizers import SGD, AdamW, MakesOptimizer, NeroOptimizer, RMSprop
+
+Value: TypeAlias = SGD | AdamW | RMSprop | NeroOptimizer
 
 
 class StackedOptimizer(abc.ABC):
@@ -63,7 +66,7 @@ class StackedOptimizer(abc.ABC):
         return (self.rates * self.factor).to(parameter.dtype).view(-1, *[1] * (parameter.ndim - 1))
 
 
-class _Sgd(StackedOptimizer):
+class _StackedSGD(StackedOptimizer):
     def move(self, parameter: Tensor, gradient: Tensor, rate: float | Tensor, state: dict[str, Tensor]) -> None:
         if self.value.weight_decay:
             gradient = gradient.add(parameter, alpha=self.value.weight_decay)
@@ -77,7 +80,7 @@ class _Sgd(StackedOptimizer):
         _subtract(parameter, gradient, rate)
 
 
-class _Adam(StackedOptimizer):
+class _StackedAdamW(StackedOptimizer):
     def move(self, parameter: Tensor, gradient: Tensor, rate: float | Tensor, state: dict[str, Tensor]) -> None:
         first, second = self.value.betas
         if not state:
@@ -90,7 +93,7 @@ class _Adam(StackedOptimizer):
         _subtract_quotient(parameter, state["first"], size, rate / (1 - first**self.steps))
 
 
-class _RmsProp(StackedOptimizer):
+class _StackedRMSprop(StackedOptimizer):
     def move(self, parameter: Tensor, gradient: Tensor, rate: float | Tensor, state: dict[str, Tensor]) -> None:
         if not state:
             state["square"] = torch.zeros_like(parameter)
@@ -99,17 +102,18 @@ class _RmsProp(StackedOptimizer):
         if self.value.weight_decay:
             gradient = gradient.add(parameter, alpha=self.value.weight_decay)
         state["square"].mul_(self.value.alpha).addcmul_(gradient, gradient, value=1 - self.value.alpha)
-        size = state["square"].sqrt().add_(self.value.eps)
+        square, eps = state["square"], self.value.eps
+        size = square.add(eps).sqrt_() if self.value.eps_inside_sqrt else square.sqrt().add_(eps)
         if self.value.momentum:
             _subtract(parameter, state["buffer"].mul_(self.value.momentum).addcdiv_(gradient, size), rate)
         else:
             _subtract_quotient(parameter, gradient, size, rate)
 
 
-class _Nero(StackedOptimizer):
+class _StackedNero(StackedOptimizer):
     """Nero's rule works row by row, so the rows of all networks are the rows of one tall matrix."""
 
-    def __init__(self, value: Nero, rates: Sequence[float], device: torch.device) -> None:
+    def __init__(self, value: NeroOptimizer, rates: Sequence[float], device: torch.device) -> None:
         super().__init__(value, rates, device)
         self.largest = max(rates)
 
@@ -161,18 +165,51 @@ def _rows(parameter: Tensor) -> Tensor:
     return parameter.reshape(-1, 1) if parameter.ndim <= 2 else parameter.flatten(0, 1).flatten(1)
 
 
-_KINDS: dict[type, type[StackedOptimizer]] = {Sgd: _Sgd, Adam: _Adam, RmsProp: _RmsProp, Nero: _Nero}
+_KINDS: dict[type, type[StackedOptimizer]] = {
+    SGD: _StackedSGD,
+    AdamW: _StackedAdamW,
+    RMSprop: _StackedRMSprop,
+    NeroOptimizer: _StackedNero,
+}
+_VALUES: dict[object, type] = {
+    torch.optim.SGD: SGD,
+    torch.optim.Adam: AdamW,
+    torch.optim.AdamW: AdamW,
+    torch.optim.RMSprop: RMSprop,
+    Nero: NeroOptimizer,
+}
+_SAME = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
+"""Settings of torch's optimizers that do not change their steps, or that are known from their class."""
 
 
-def check_optimizers(values: Sequence[Any]) -> None:
-    """Raise unless these are optimizers of one kind that a population knows, which differ in their learning rates."""
+def stackable(optimizers: Sequence[MakesOptimizer]) -> list[Value]:
+    """Values of `optimizers`, one a network, of one kind that a population knows, which differ in `lr` alone."""
+    values = [_value(optimizer) for optimizer in optimizers]
     for value in values:
-        if type(value) not in _KINDS:
-            raise TypeError(f"optimizer is {value!r}, expected training.Sgd, Adam, RmsProp or Nero for a population")
         if dataclasses.replace(value, lr=1.0) != dataclasses.replace(values[0], lr=1.0):
             raise ValueError(f"optimizer has {values[0]!r} and {value!r}, expected to differ in lr alone")
+    return values
 
 
-def stacked(values: Sequence[Any], device: torch.device) -> StackedOptimizer:
+def stacked(values: Sequence[Value], device: torch.device) -> StackedOptimizer:
     """The stacked optimizer of these values, one a network, which may differ in their learning rates."""
     return _KINDS[type(values[0])](values[0], [float(value.lr) for value in values], device)
+
+
+def _value(optimizer: MakesOptimizer) -> Value:
+    """`optimizer` itself, or the same value of a `functools.partial` of a torch optimizer."""
+    if isinstance(optimizer, (SGD, AdamW, RMSprop, NeroOptimizer)):
+        return optimizer
+    if isinstance(optimizer, functools.partial) and not optimizer.args and optimizer.func in _VALUES:
+        own, plain = (optimizer.func([torch.zeros(1)], **given).defaults for given in (optimizer.keywords, {"lr": 1.0}))
+        kind = _VALUES[optimizer.func]
+        known = {field.name for field in dataclasses.fields(kind)}
+        is_plain = all(own[name] == plain[name] for name in own.keys() - known - {*_SAME})
+        is_coupled = optimizer.func is torch.optim.Adam and own["weight_decay"]  # which AdamW's decay is not
+        if is_plain and not is_coupled:
+            made: Value = kind(**{name: value for name, value in own.items() if name in known})
+            return made
+    raise TypeError(
+        f"optimizer is {optimizer!r}, expected for a population training.SGD, AdamW, RMSprop or Nero, or a "
+        "functools.partial of torch's with the same settings"
+    )

@@ -15,7 +15,7 @@ from widemargin.population import cuda_graph, rng
 from widemargin.population.batches import Batch, Table
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.objective import Objective
-from widemargin.population.optimizers import stacked
+from widemargin.population.optimizers import Value, stacked
 from widemargin.population.stack import Stack
 from widemargin.training.schedules import Schedule
 from widemargin.training.stopping import TrainingStopped
@@ -28,7 +28,7 @@ class Plan:
     networks: Sequence[nn.Module]
     data: Sequence[Samples]
     losses: Sequence[Any]
-    optimizers: Sequence[Any]
+    optimizers: Sequence[Value]
     seeds: Sequence[int]
     regularizers: tuple[Any, ...]
     steps: int
@@ -36,7 +36,8 @@ class Plan:
     schedule: Schedule
     until: float | None
     device: torch.device
-    graph: bool | None = None
+    cuda_graph: bool | None = None
+    gradient_clip: float | int | None = None
 
     def __len__(self) -> int:
         return len(self.networks)
@@ -59,9 +60,14 @@ class Run:
         seeds = [plan.seeds[k] for k in members]
         self.table = Table([plan.data[k] for k in members], seeds, plan.batch_size)
         losses = [plan.losses[k] for k in members]
-        self.no_graph = "graph is False" if plan.graph is False else graphs.why_not(plan.device)
+        self.no_cuda_graph = "cuda_graph is False" if plan.cuda_graph is False else graphs.why_not(plan.device)
         self.objective = Objective(
-            losses, plan.regularizers, self.table.size, plan.device, at_once=self.no_graph is None
+            losses,
+            plan.regularizers,
+            self.table.size,
+            plan.device,
+            at_once=self.no_cuda_graph is None,
+            gradient_clip=plan.gradient_clip,
         )
         self.optimizer = stacked([plan.optimizers[k] for k in members], plan.device)
         self.optimizer.start(self.stack.trained())
@@ -112,22 +118,29 @@ class Run:
 
     def _graphs(self, batch: Batch, keys: Sequence[Tensor | None]) -> cuda_graph.Graphs | None:
         """The graphs for this batch, recorded now if it is time to; None where this step goes without them."""
-        if self.no_graph is None and self.graphs is None and self._warm >= graphs.WARM and self._is_worth_it(batch):
+        if (
+            self.no_cuda_graph is None
+            and self.graphs is None
+            and self._warm >= graphs.WARM
+            and self._is_worth_it(batch)
+        ):
             try:
                 self.graphs = cuda_graph.Graphs(self, batch, keys)
                 self.was_recorded = True
             except RuntimeError as error:
                 if isinstance(error, torch.OutOfMemoryError):
                     raise
-                self.no_graph = f"the step could not be recorded: {str(error).splitlines()[0]}"
-        if self.no_graph is not None and self.plan.graph:
-            raise RuntimeError(f"graph is True, but {self.no_graph}: expected graph=None or False")
+                self.no_cuda_graph = f"the step could not be recorded: {str(error).splitlines()[0]}"
+        if self.no_cuda_graph is not None and self.plan.cuda_graph:
+            raise RuntimeError(f"cuda_graph is True, but {self.no_cuda_graph}: expected cuda_graph=None or False")
         return self.graphs if self.graphs is not None and self.graphs.fits(batch) else None
 
     def _is_worth_it(self, batch: Batch) -> bool:
         """Whether this batch has the shape of most, and enough steps are left to get back what recording costs."""
         size = min(self.plan.batch_size or self.table.size, self.table.size)
-        return batch.x.shape[1] == size and (bool(self.plan.graph) or self.plan.steps - self.step > 10 * graphs.WARM)
+        return batch.x.shape[1] == size and (
+            bool(self.plan.cuda_graph) or self.plan.steps - self.step > 10 * graphs.WARM
+        )
 
     def _keys(self) -> list[Tensor | None]:
         if not self.stack.has_dropout:
@@ -142,8 +155,8 @@ class Run:
             self._stop_where_not_finite(batch.x)
             raise
         self._warm += 1
-        if streams.used and self.no_graph is None:
-            self.no_graph = "a loss or regularizer is computed network by network, with generators of its own"
+        if streams.used and self.no_cuda_graph is None:
+            self.no_cuda_graph = "a loss or regularizer is computed network by network, with generators of its own"
         return gradients, losses
 
     def _keep(self, index: Tensor) -> None:

@@ -64,7 +64,7 @@ def run(
     def do(trials: Sequence[Trial], what: str) -> bool:
         left = list({trial.key: trial for trial in trials if trial not in store}.values())
         for trial, row, seconds in track(
-            _Sized(_until(engine, left, context, until), len(left)), f"{study.id} {what}", progress=progress
+            _until(engine, left, context, until), f"{study.id} {what}", total=len(left), progress=progress
         ):
             store.add(trial, row, seconds, origin)
         return all(trial in store for trial in trials)
@@ -168,20 +168,6 @@ def _until(engine: Engine, trials: list[Trial], context: TrialContext, until: fl
         yield done
         if until is not None and time.monotonic() >= until:
             return
-
-
-@dataclass(frozen=True)
-class _Sized:
-    """Trials whose number is known, so that a bar can say how much time is left."""
-
-    trials: Iterator[engines.Done]
-    count: int
-
-    def __iter__(self) -> Iterator[engines.Done]:
-        return self.trials
-
-    def __len__(self) -> int:
-        return self.count
 
 
 def _origin(device: str) -> Row:

@@ -1,4 +1,4 @@
-"""Train networks: `fit`, its optimizers and schedules as frozen values, checkpoints, histories.
+"""Training of networks: `fit`, its optimizers, schedules and callbacks, checkpoints, histories.
 
 result = wm.fit(model, "mnist-5k", loss=wm.losses.large_margin(gamma=1.0), epochs=20, seed=0)
 result.model, result.history.series("distance at input")
@@ -8,27 +8,40 @@ from __future__ import annotations
 
 from widemargin.losses.margin import margin_backward
 from widemargin.split_backward.backward import Backward
+from widemargin.training.callbacks import Callback, EarlyStopping, FitState, Measure, ProgressBar, TensorBoard
+from widemargin.training.checkpoint import Checkpoint
+from widemargin.training.config import Devices
 from widemargin.training.fit import Fit, fit
 from widemargin.training.history import History, Row
-from widemargin.training.optimizers import Adam, Nero, RmsProp, Sgd
-from widemargin.training.schedules import Constant, Cosine, Exponential, Steps
-from widemargin.training.stopping import TrainingStopped, Watch
+from widemargin.training.optimizers import SGD, AdamW, RMSprop
+from widemargin.training.optimizers import NeroOptimizer as Nero
+from widemargin.training.schedules import Constant, Cosine, Exponential, Steps, WarmUp
+from widemargin.training.stopping import StopFailed, TrainingStopped
 
 __all__ = [
-    "Adam",
+    "SGD",
+    "AdamW",
     "Backward",
+    "Callback",
+    "Checkpoint",
     "Constant",
     "Cosine",
+    "Devices",
+    "EarlyStopping",
     "Exponential",
     "Fit",
+    "FitState",
     "History",
+    "Measure",
     "Nero",
-    "RmsProp",
+    "ProgressBar",
+    "RMSprop",
     "Row",
-    "Sgd",
     "Steps",
+    "StopFailed",
+    "TensorBoard",
     "TrainingStopped",
-    "Watch",
+    "WarmUp",
     "fit",
     "margin_backward",
 ]

@@ -1,7 +1,7 @@
-"""The batches of a training, epoch by epoch, in an order that depends on the seed and the epoch alone.
+"""Batches of a training, in an order that depends on the seed and the epoch alone.
 
-Tensors lie on the device and are indexed there; a `Dataset` is read sample by sample in the same order; a `DataLoader`
-is used as it is, with its own batches and its own order. Of several processes each takes its share of every batch.
+Tensors are indexed on the device; a `Dataset` is read sample by sample in the same order; a `DataLoader` keeps its own
+batches and order. Each of several processes takes its share of every batch.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where batches go: the device, the dtype of floating-point inputs (None: as they are), and which share."""
+class Replica:
+    """One process of a training: its device, dtype of floating-point inputs (None: as they are), and share."""
 
     device: torch.device
     dtype: torch.dtype | None
@@ -44,7 +44,7 @@ class Place:
     processes: int = 1
 
     def move(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """`x` and `y` there."""
+        """`x` and `y` on the device."""
         dtype = self.dtype if x.is_floating_point() else None
         return x.to(self.device, dtype), y.to(self.device)
 
@@ -54,13 +54,13 @@ class Place:
 
 
 class Source(abc.ABC):
-    """Where batches come from."""
+    """Batches of every epoch."""
 
     steps: int | None
-    """Batches in an epoch; None where a stream does not know."""
+    """Batches in an epoch; None for a stream."""
 
     knows_positions: bool = True
-    """Whether batches say where in the training set their samples stand."""
+    """Whether batches have the positions of their samples in the training set."""
 
     @abc.abstractmethod
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
@@ -71,71 +71,71 @@ class Source(abc.ABC):
         """At most `count` samples, always the same, to measure on, and their positions; None from a stream."""
 
 
-def source(data: Any, *, batch_size: int, seed: int, place: Place) -> Source:
+def source(data: Any, *, batch_size: int, seed: int, replica: Replica) -> Source:
     """The source that fits `data`, anything that `data.batches` takes; of a `Data` or a name the training set."""
     found = batches(data, batch_size=batch_size, split="train").source
     if not isinstance(found, DataLoader):
         samples: Samples = found.samples  # type: ignore[attr-defined]
-        return InMemory(samples, batch_size, seed, place)
+        return InMemory(samples, batch_size, seed, replica)
     if isinstance(data, DataLoader) or isinstance(found.dataset, IterableDataset):
-        return _Loader(found, seed, place)
-    return _Indexed(found.dataset, batch_size, seed, place)
+        return _Loader(found, seed, replica)
+    return _Indexed(found.dataset, batch_size, seed, replica)
 
 
 class InMemory(Source):
     """Tensors, on the device from the beginning."""
 
-    def __init__(self, samples: Samples, batch_size: int, seed: int, place: Place) -> None:
-        _check_shares(len(samples), batch_size, place.processes)
-        self.x, self.y = place.move(samples.x, samples.y)
-        self.batch_size, self.seed, self.place = batch_size, seed, place
+    def __init__(self, samples: Samples, batch_size: int, seed: int, replica: Replica) -> None:
+        _check_shares(len(samples), batch_size, replica.processes)
+        self.x, self.y = replica.move(samples.x, samples.y)
+        self.batch_size, self.seed, self.replica = batch_size, seed, replica
         self.steps = -(-len(self.y) // batch_size)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         """The batches of epoch `number`, from batch `start` on."""
-        for joint in order(len(self.y), number, self.seed).to(self.place.device).split(self.batch_size)[start:]:
-            index = self.place.share(joint)
+        for joint in order(len(self.y), number, self.seed).to(self.replica.device).split(self.batch_size)[start:]:
+            index = self.replica.share(joint)
             yield Batch(x=self.x[index], y=self.y[index], index=index, joint=len(joint))
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
         """At most `count` samples, always the same, and their positions."""
-        index = _some(len(self.y), count, self.seed).to(self.place.device)
+        index = _some(len(self.y), count, self.seed).to(self.replica.device)
         return Samples(self.x[index], self.y[index]), index
 
 
 class _Indexed(Source):
-    def __init__(self, dataset: Dataset[Any], batch_size: int, seed: int, place: Place) -> None:
+    def __init__(self, dataset: Dataset[Any], batch_size: int, seed: int, replica: Replica) -> None:
         assert isinstance(dataset, Sized)
-        _check_shares(len(dataset), batch_size, place.processes)
+        _check_shares(len(dataset), batch_size, replica.processes)
         self.dataset, self.count = dataset, len(dataset)
-        self.batch_size, self.seed, self.place = batch_size, seed, place
+        self.batch_size, self.seed, self.replica = batch_size, seed, replica
         self.steps = -(-self.count // batch_size)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         joints = order(self.count, number, self.seed).split(self.batch_size)
         for step, joint in enumerate(joints[start:], start):
-            index = self.place.share(joint)
-            seed_all(self.place.device, self.seed, "data", number, step, self.place.rank)  # of random transforms
+            index = self.replica.share(joint)
+            seed_all(self.replica.device, self.seed, "data", number, step, self.replica.rank)  # of random transforms
             ((x, y),) = Batches([default_collate([self.dataset[i] for i in index.tolist()])])
-            x, y = self.place.move(x, y)
-            yield Batch(x=x, y=y, index=index.to(self.place.device), joint=len(joint))
+            x, y = self.replica.move(x, y)
+            yield Batch(x=x, y=y, index=index.to(self.replica.device), joint=len(joint))
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
         index = _some(self.count, count, self.seed)
-        return Subset(self.dataset, index.tolist()), index.to(self.place.device)
+        return Subset(self.dataset, index.tolist()), index.to(self.replica.device)
 
 
 class _Loader(Source):
     knows_positions = False
 
-    def __init__(self, loader: DataLoader[Any], seed: int, place: Place) -> None:
-        self.loader, self.seed, self.place = loader, seed, place
+    def __init__(self, loader: DataLoader[Any], seed: int, replica: Replica) -> None:
+        self.loader, self.seed, self.replica = loader, seed, replica
         # A stream, or a sampler without a length, does not know; a length of 0 is no news either.
         self.steps = None if isinstance(loader.dataset, IterableDataset) else operator.length_hint(loader) or None
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         # Every process reads every batch and keeps its share: the order is the loader's, so it can't be split before.
-        seed_all(self.place.device, self.seed, "data", number)
+        seed_all(self.replica.device, self.seed, "data", number)
         for drawn in {self.loader.generator, getattr(self.loader.sampler, "generator", None)} - {None}:
             drawn.manual_seed(torch.initial_seed())
         if hasattr(self.loader.sampler, "set_epoch"):
@@ -145,15 +145,15 @@ class _Loader(Source):
             pass
         for step in itertools.count(start):
             if step:  # the first batch draws the order as well, from the seed above
-                seed_all(self.place.device, self.seed, "data", number, step)
+                seed_all(self.replica.device, self.seed, "data", number, step)
             pair = next(passed, None)
             if pair is None:
                 return
-            if len(pair[1]) < self.place.processes:
+            if len(pair[1]) < self.replica.processes:
                 raise ValueError(
-                    f"batch {step} of data has {len(pair[1])} samples for {self.place.processes} processes"
+                    f"batch {step} of data has {len(pair[1])} samples for {self.replica.processes} processes"
                 )
-            x, y = self.place.move(self.place.share(pair[0]), self.place.share(pair[1]))
+            x, y = self.replica.move(self.replica.share(pair[0]), self.replica.share(pair[1]))
             yield Batch(x=x, y=y, index=None, joint=len(pair[1]))
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:

@@ -1,13 +1,15 @@
-"""A training on disk: one safetensors file, written whole or not at all, that holds tensors and JSON and no pickle.
+"""Checkpoints: one safetensors file of tensors and JSON, written atomically and without pickle.
 
-Any tree of dicts, lists, tuples, numbers, strings, None and tensors is stored: the tensors as they are, the tree itself
-as JSON in the file's metadata, with the name of a tensor in its place. So are the states of all of torch's optimizers.
+Any tree of dicts, lists, tuples, numbers, strings, None and tensors can be stored, such as the states of all of torch's
+optimizers: the tensors as they are, the tree as JSON in the file's metadata, with names in place of tensors.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,30 @@ import torch
 from torch import Tensor
 
 from widemargin._io.files import write_whole
+from widemargin.checks import check_count
 from widemargin.training.fingerprint import first_difference
 
 NAME = "checkpoint.safetensors"
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder for checkpoints, with one every `every` steps and one at the end."""
+
+    folder: str | os.PathLike[str]
+    every: int = 500
+
+    def __post_init__(self) -> None:
+        check_count("every", self.every)
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.folder)
+
+
 def save(folder: Path, state: Mapping[str, Any], settings: Mapping[str, str]) -> Path:
-    """Put `state` in the place of the checkpoint in `folder`, in one step: a reader sees the old one or the new one."""
+    """Replace the checkpoint in `folder` by `state` atomically: a reader sees the old one or the new one."""
     from safetensors.torch import save_file
 
     tensors: dict[str, Tensor] = {}
@@ -44,14 +63,14 @@ def load(folder: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
             metadata = stored.metadata() or {}
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (not a mapping)
     except SafetensorError as error:
-        raise ValueError(f"checkpoint is {str(path)!r}, which is no safetensors file ({error})") from error
+        raise ValueError(f"checkpoint is {str(path)!r}, which is not a safetensors file ({error})") from error
     if not {"state", "settings"} <= metadata.keys():
-        raise ValueError(f"checkpoint is {str(path)!r}, a safetensors file that is no checkpoint of a training")
-    there: dict[str, str] = json.loads(metadata["settings"])
-    if (key := first_difference(there, settings)) is not None:
+        raise ValueError(f"checkpoint is {str(path)!r}, a safetensors file that is not a checkpoint of a training")
+    begun: dict[str, str] = json.loads(metadata["settings"])
+    if (key := first_difference(begun, settings)) is not None:
         seeded = ", or seed the network before it is built" if key == "initial weights" else ""
         raise ValueError(
-            f"checkpoint is {str(folder)!r}, which holds a training with {key} {there.get(key)}, but {key} is "
+            f"checkpoint is {str(folder)!r}, which holds a training with {key} {begun.get(key)}, but {key} is "
             f"{settings.get(key)}: name another folder{seeded}, or remove this one"
         )
     state: dict[str, Any] = _with_tensors(json.loads(metadata["state"]), tensors)
@@ -59,13 +78,13 @@ def load(folder: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what trainings that were killed in the middle of writing have left in `folder`."""
+    """Remove the partial files of trainings that were killed while writing from `folder`."""
     for part in folder.glob(f".{NAME}.*"):
         part.unlink(missing_ok=True)
 
 
 def _without_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """JSON of `value`. A list stands for a list; everything that JSON does not have is a dict of one entry."""
+    """JSON of `value`: a list as a list, and everything that JSON does not have as a dict of one entry."""
     if isinstance(value, Tensor):
         # A copy, since safetensors refuses tensors that share memory, as tied weights do.
         name = name if name not in tensors else f"{name} {len(tensors)}"  # "a/b" in one dict, b of a in another

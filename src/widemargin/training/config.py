@@ -1,52 +1,101 @@
-"""What a training is asked for, where it stands, and what it hands back: values that travel between processes."""
+"""Settings, position and outcome of a training: values that travel between processes."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import torch
 from torch import nn
 
+from widemargin.checks import check_choice, check_count, check_flag
+from widemargin.losses.protocol import Loss
+from widemargin.training.callbacks import Callback, Measure, ProgressBar, TensorBoard
+from widemargin.training.checkpoint import Checkpoint
+from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
 from widemargin.training.optimizers import MakesOptimizer
 from widemargin.training.schedules import Schedule
-from widemargin.training.stopping import Watch
+from widemargin.training.stopping import StopFailed
+
+Precision: TypeAlias = Literal["bf16-mixed"] | None
+STRATEGIES = ("auto", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """The checked arguments of `fit`."""
+class Devices:
+    """Devices, processes and precision of a training, as Lightning Fabric names them.
+
+    Args:
+        accelerator: "auto", "cpu", "cuda" or "mps".
+        count: how many devices, or a list of which.
+        strategy: of several devices: "ddp", "ddp_spawn", "ddp_fork" or "ddp_notebook".
+        precision: None for that of the weights, or "bf16-mixed".
+        cuda_graph: on a GPU, record the passes of a step as a CUDA graph and replay it, where data are tensors and the
+            loss allows it; `Fit.settings` says whether. False for a network whose Python code differs between steps.
+        backward_memory: bytes of gradients that the split backward of margin losses may keep: 0 for two backward
+            passes, None for no limit.
+    """
+
+    accelerator: str = "auto"
+    count: int | str | Sequence[int] = 1
+    strategy: str = "auto"
+    precision: Precision = None
+    cuda_graph: bool = True
+    backward_memory: int | None = None
+
+    @classmethod
+    def of(cls, device: str | torch.device) -> Devices:
+        """This one device."""
+        device = torch.device(device)
+        return cls(accelerator=device.type, count=1 if device.index is None else [device.index])
+
+    def __post_init__(self) -> None:
+        check_choice("strategy", self.strategy, STRATEGIES)
+        check_choice("precision", self.precision, (None, "bf16-mixed"))
+        check_flag("cuda_graph", self.cuda_graph)
+        if self.backward_memory is not None:
+            check_count("backward_memory", self.backward_memory, least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitConfig:
+    """The checked arguments of `fit`; `at` and `p` are those of the distances in the history."""
 
     model: nn.Module
     data: Any
-    loss: Any
+    loss: Loss
     epochs: int
-    regularizers: tuple[Any, ...]
     optimizer: MakesOptimizer
     schedule: Schedule
+    regularizers: tuple[Any, ...]
     batch_size: int
     seed: int
     validation: Any
+    callbacks: tuple[Callback, ...]
+    gradient_clip: float | int | None
+    devices: Devices
+    checkpoint: Checkpoint | None
+    measure: Measure
+    stop_failed: StopFailed
     at: tuple[str, ...] | None
     p: float
-    measure_every: int | None
-    measure_on: int
-    checkpoint: Path | None
-    checkpoint_every: int
-    watch: Watch | None
-    precision: str | None
-    memory: int | None
-    graph: bool
-    tensorboard: str | os.PathLike[str] | None
-    progress: bool | None
+
+    def describe(self) -> dict[str, str]:
+        """The settings that decide about the result, in words; not where and how it is computed and shown."""
+        apart = {"callbacks", "devices", "checkpoint"}
+        values: dict[str, object] = {name: value for name, value in vars(self).items() if name not in apart}
+        shown = (ProgressBar, TensorBoard, Measure, StopFailed)
+        values["callbacks"] = tuple(callback for callback in self.callbacks if not isinstance(callback, shown))
+        values |= {"precision": self.devices.precision, "backward_memory": self.devices.backward_memory}
+        return {name: describe(value) for name, value in values.items()}
 
 
 class Outcome(NamedTuple):
-    """What a process hands back; `weights` in safetensors' format, or None where the network itself was trained.
+    """The result of a process; `weights` in safetensors' format, or None where the caller's network was trained.
 
-    Not a frozen dataclass as everything else, since Fabric does not carry those from process to process.
+    A named tuple, since Fabric does not carry frozen dataclasses from process to process.
     """
 
     weights: bytes | None
@@ -56,16 +105,17 @@ class Outcome(NamedTuple):
 
 @dataclass(kw_only=True)
 class Position:
-    """Where a training stands: plain values, stored in every checkpoint."""
+    """The position of a training: plain values, stored in every checkpoint."""
 
     epoch: int = 0
     batch: int = 0
     step: int = 0
-    objective: float = 0.0  # sums over the samples seen since the last row,
+    objective: float = 0.0  # sums over the samples since the last row,
     seen: int = 0
     epoch_loss: float = 0.0  # and since the epoch began
     epoch_seen: int = 0
-    alive: bool = False  # has a gradient of this epoch been other than zero?
-    backward: dict[str, str] = field(default_factory=dict)  # the ways that gradients of margin losses went, in words
-    means: list[float] = field(default_factory=list)  # losses of past epochs, as many as `Watch` needs
+    had_gradient: bool = False  # whether a gradient of this epoch was not zero
+    backward: dict[str, str] = field(default_factory=dict)  # the backward passes of margin losses, in words
+    epoch_losses: list[float] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    stopped: bool = False  # whether a callback has ended the training

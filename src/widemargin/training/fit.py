@@ -1,30 +1,35 @@
-"""Train a network: one loop, on any device, that can be killed at any moment and still gives the same weights."""
+"""Training of one network on any device, resumable at any step with the same weights."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from widemargin import norms, places
-from widemargin.training.config import Task
-from widemargin.training.devices import fabric as make_fabric
-from widemargin.training.devices import quiet
+from widemargin.checks import check_callable, check_count, check_module, check_number, check_seed
+from widemargin.losses.protocol import Loss, norm_of, places_of
+from widemargin.training.callbacks import Callback, Measure, ProgressBar
+from widemargin.training.checkpoint import Checkpoint
+from widemargin.training.config import Devices, FitConfig
+from widemargin.training.distributed import fabric as make_fabric
+from widemargin.training.distributed import quiet
 from widemargin.training.history import History
 from widemargin.training.loop import train
-from widemargin.training.optimizers import Adam, MakesOptimizer
+from widemargin.training.optimizers import AdamW, MakesOptimizer
 from widemargin.training.schedules import Constant, Schedule
-from widemargin.training.stopping import Watch
+from widemargin.training.stopping import StopFailed
+
+T = TypeVar("T", bound=Callback)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A trained network, what it was like while it trained, and the settings of the training in words."""
+    """A trained network, its history, and the settings of the training in words."""
 
     model: nn.Module
     history: History
@@ -35,122 +40,100 @@ def fit(
     model: nn.Module,
     data: Any,
     *,
-    loss: Any,
+    loss: Loss,
     epochs: int,
-    regularizers: Sequence[Any] = (),
-    optimizer: MakesOptimizer = Adam(),  # noqa: B008 (all three are frozen values)
+    optimizer: MakesOptimizer = AdamW(),  # noqa: B008 (all three are frozen values)
     schedule: Schedule = Constant(),  # noqa: B008
+    regularizers: Sequence[Any] = (),
     batch_size: int = 128,
     seed: int = 0,
     validation: Any = None,
-    at: Sequence[str] | None = None,
-    p: float | None = None,
-    measure_every: int | None = 1,
-    measure_on: int = 1000,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 500,
-    watch: Watch | None = Watch(),  # noqa: B008
-    accelerator: str = "auto",
-    devices: int | str | list[int] = 1,
-    strategy: str = "auto",
-    precision: str | None = None,
-    memory: int | None = None,
-    graph: bool = True,
-    tensorboard: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
+    callbacks: Iterable[Callback] = (),
+    gradient_clip: float | int | None = None,
+    devices: Devices = Devices(),  # noqa: B008
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
 ) -> Fit:
     """Minimise mean loss + Σ regularizers over `data`, in place, and return the network with its history.
 
     For a seed the result is the same on a CPU every time, and the same up to rounding for any number of processes. The
-    network comes back on the device it was trained on and in the mode it was in; the global generators of random
-    numbers are left as they were.
+    network comes back on the device it was trained on and in the mode it was in; the states of the global random
+    number generators are restored.
 
     Args:
         model: any classifier.
         data: a name (its training set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset`, or a `DataLoader`,
             which keeps its own batches and order. Tensors are indexed on the device.
         loss: `loss(model, x, y)` → one number per sample, called with `index=` too (the samples' positions in the
-            training set) if it says `needs_index`.
+            training set) if it has `needs_index`.
         epochs: passes over the data.
+        optimizer: `SGD`, `AdamW`, `RMSprop`, `Nero`, `functools.partial(torch.optim.SGD, lr=…)`, or any function of
+            parameters that returns a torch optimizer.
+        schedule: `Constant`, `Steps`, `Exponential`, `Cosine`, `WarmUp`, or any function (epoch, epochs) → factor.
         regularizers: `regularizer(model, x, y)` → one number per sample, whose mean is added, or a single number.
-        optimizer: `Sgd`, `Adam`, `RmsProp`, or any function of parameters that returns a torch optimizer.
-        schedule: `Constant`, `Steps`, `Exponential`, `Cosine`, or any function (epoch, epochs) → factor.
         batch_size: samples of a step, of all processes together.
-        seed: of the order of the samples and of every random number drawn on the way (not of the initial weights).
-        validation: more data to measure on, a `Data`'s test set; nothing is chosen by it.
-        at: places whose mean distance is measured; by default those of the loss, else the input.
-        p: the norm of that distance; by default that of the loss, else 2.
-        measure_every: epochs between two rows of the history, beside those of the start and the end; None: no rows.
-        measure_on: at most so many training samples are measured, always the same; validation data are all measured.
-        checkpoint: a folder. A training with the same settings and initial weights that was begun there is continued,
-            bit for bit; a finished one is returned as it ended; any other one is an error.
-        checkpoint_every: steps between two checkpoints; there is one at the end too.
-        watch: when to stop a training that can't come to anything, see `Watch`; None: never.
-        accelerator: Fabric's: "auto", "cpu", "cuda", "mps".
-        devices: Fabric's: how many, or which.
-        strategy: Fabric's, for more than one device: "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook".
-        precision: None for that of the weights, or "bf16-mixed".
-        memory: bytes of gradients that `margin_backward`, by which a `MarginLoss` is trained, may keep: 0 for two
-            backward passes, None for no limit.
-        graph: on a GPU, record the passes of a step as a CUDA graph and replay it (`training.graph`), where data are
-            tensors and the loss is of this package; `Fit.settings` says whether. False for a network whose Python does
-            something else from step to step.
-        tensorboard: a folder for curves (extra `tensorboard`).
-        progress: show a bar with the time left; by default on a terminal only.
+        seed: of the order of the samples and of every random number during the training (not of the initial weights).
+        validation: more data to measure, a `Data`'s test set; only `EarlyStopping` uses the measured values.
+        callbacks: see `training.callbacks`. `StopFailed()`, `Measure()` and `ProgressBar()` are added where no callback
+            of their type is given.
+        gradient_clip: the largest global norm of the gradients, as in `torch.nn.utils.clip_grad_norm_`.
+        devices: devices, processes and precision.
+        checkpoint: a folder, or `Checkpoint(folder, every=500)`. A training with the same settings and initial weights
+            that was begun there is continued, bit for bit; a finished one is returned as it ended; any other one is an
+            error.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
+    check_module(model)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError("model has no parameter that requires a gradient, so there is nothing to train")
-    counts = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "measure_on": measure_on,
-        "checkpoint_every": checkpoint_every,
-    }
-    for name, count in (counts | ({} if measure_every is None else {"measure_every": measure_every})).items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name} is {count!r}, expected an integer >= 1")
-    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
-        raise ValueError(f"memory is {memory!r}, expected None or a number of bytes >= 0")
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed is {seed!r}, expected an integer")
-    for name, function in {"loss": loss, "optimizer": optimizer, "schedule": schedule}.items():
-        if not callable(function) or isinstance(function, type):
-            raise TypeError(f"{name} is {function!r}, expected a value that can be called, such as Adam(lr=1e-3)")
-    of_margins = hasattr(loss, "at") and hasattr(loss, "p")  # an attack's loss has a p of its own
-    wanted = loss.at if at is None and of_margins else at
-    norm = (loss.p if of_margins else 2.0) if p is None else p
-    norms.check_p(norm)
-    task = Task(
+    check_count("epochs", epochs)
+    check_count("batch_size", batch_size)
+    check_seed(seed)
+    check_callable("loss", loss, "losses.CrossEntropy()")
+    check_callable("optimizer", optimizer, "training.AdamW(lr=1e-3)")
+    check_callable("schedule", schedule, "training.Cosine()")
+    if gradient_clip is not None:
+        check_number("gradient_clip", gradient_clip, above=0.0)
+    given = list(callbacks)
+    stop_failed, measure = _taken(given, StopFailed()), _taken(given, Measure())
+    bar = _taken(given, ProgressBar())
+    at = places_of(loss) if measure.at is None else measure.at
+    p = next(norm for norm in (measure.p, norm_of(loss), 2.0) if norm is not None)
+    norms.check_p(p)
+    config = FitConfig(
         model=model,
         data=data,
         loss=loss,
         epochs=epochs,
-        regularizers=tuple(regularizers),
         optimizer=optimizer,
         schedule=schedule,
+        regularizers=tuple(regularizers),
         batch_size=batch_size,
         seed=seed,
         validation=validation,
-        at=None if wanted is None else places.check_places(model, wanted),
-        p=float(norm),
-        measure_every=measure_every,
-        measure_on=measure_on,
-        checkpoint=None if checkpoint is None else Path(checkpoint),
-        checkpoint_every=checkpoint_every,
-        watch=watch,
-        precision=precision,
-        memory=memory,
-        graph=graph,
-        tensorboard=tensorboard,
-        progress=progress,
+        callbacks=(stop_failed, measure, *given, bar),
+        gradient_clip=gradient_clip,
+        devices=devices,
+        checkpoint=Checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint,
+        measure=measure,
+        stop_failed=stop_failed,
+        at=None if at is None else places.check_places(model, at),
+        p=float(p),
     )
-    fabric = make_fabric(accelerator=accelerator, devices=devices, strategy=strategy, precision=precision)
     with quiet():
-        outcome = fabric.launch(functools.partial(train, task=task))
+        outcome = make_fabric(devices).launch(functools.partial(train, config=config))
     if outcome.weights is not None:  # of other processes
         from safetensors.torch import load
 
         model.load_state_dict(load(outcome.weights))
     return Fit(model=model, history=History(tuple(outcome.rows)), settings=outcome.settings)
+
+
+def _taken(callbacks: list[Callback], default: T) -> T:
+    """The callback of the type of `default`, removed from `callbacks`; `default` where there is none."""
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise TypeError(f"callbacks has a {type(callback).__name__}, expected objects of training.Callback")
+    same = [callback for callback in callbacks if isinstance(callback, type(default))]
+    if len(same) > 1:
+        raise ValueError(f"callbacks has {len(same)} of {type(default).__name__}, expected at most one")
+    callbacks[:] = [callback for callback in callbacks if not isinstance(callback, type(default))]
+    return same[0] if same else default

@@ -1,4 +1,4 @@
-"""What a network was like while it trained: loss, accuracy and mean distance to the boundary (elsayed, Fig. 17–19)."""
+"""History of a training: loss, accuracy and mean distance to the boundary (elsayed, Fig. 17–19)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from widemargin._io.files import write_json
 from widemargin.data import batches
+from widemargin.losses.protocol import Loss, needs_index, values_of
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating
-from widemargin.training.batches import Place
+from widemargin.training.batches import Replica
 
 Row: TypeAlias = dict[str, float | int | str]
 """epoch, step, split ("train" or "validation"), loss, accuracy, "distance at …"; of train also objective and lr."""
@@ -55,12 +56,12 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class Gauge:
-    """How the rows are measured."""
+    """Measures the values of a row."""
 
-    loss: Any
+    loss: Loss
     at: tuple[str, ...] | None
     p: float
-    place: Place
+    replica: Replica
     batch_size: int
 
     def read(self, model: nn.Module, data: Any, index: Tensor | None) -> dict[str, float]:
@@ -69,7 +70,7 @@ class Gauge:
         known: dict[str, float] = {"accuracy": found.accuracy}
         for name, distribution in found.statistics.items():
             known[f"distance at {name}"] = distribution.mean
-        if index is None and getattr(self.loss, "needs_index", False):
+        if index is None and needs_index(self.loss):
             return known  # such a loss is defined for training samples only
         return {"loss": self._loss(model, data, index), **known}
 
@@ -77,17 +78,11 @@ class Gauge:
         total, count = 0.0, 0
         with evaluating(model), torch.enable_grad():
             for x, y in batches(data, batch_size=self.batch_size):
-                moved = self.place.move(x, y)
+                moved = self.replica.move(x, y)
                 rows = None if index is None else index[count : count + len(y)]
-                total += float(call(self.loss, model, *moved, rows).detach().double().sum())
+                total += float(values_of(self.loss, model, *moved, rows).detach().double().sum())
                 count += len(y)
         return total / count
-
-
-def call(loss: Any, model: nn.Module, x: Tensor, y: Tensor, index: Tensor | None) -> Tensor:
-    """`loss(model, x, y)`, with the samples' positions where it asks for them."""
-    values: Tensor = loss(model, x, y, index=index) if getattr(loss, "needs_index", False) else loss(model, x, y)
-    return values
 
 
 def _names(rows: Sequence[Row]) -> list[str]:

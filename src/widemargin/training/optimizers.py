@@ -1,23 +1,23 @@
-"""Optimizers as frozen values: called with parameters, each gives a fresh torch optimizer."""
+"""Optimizers as frozen values: called with parameters, each returns a new torch optimizer."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from widemargin import optim
+from widemargin.checks import check_number
 
 MakesOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
-"""One of the values below, or any function of your own that does the same."""
+"""One of the values below, `functools.partial(torch.optim.SGD, lr=…)`, or any function that does the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sgd:
+class SGD:
     """Stochastic gradient descent, w ← w − lr·v with v ← momentum·v + ∇ (sokolic §V: momentum 0.9)."""
 
     lr: float | int
@@ -42,8 +42,11 @@ class Sgd:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adam:
-    """Adam (Kingma & Ba 2015); with a weight decay, the decoupled one of AdamW."""
+class AdamW:
+    """AdamW (Loshchilov & Hutter 2019), which without a weight decay is Adam (Kingma & Ba 2015).
+
+    The default weight decay is 0, not the 0.01 of `torch.optim.AdamW`.
+    """
 
     lr: float | int = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
@@ -54,26 +57,31 @@ class Adam:
         _check(self, "lr", "eps", "weight_decay")
 
     def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """`torch.optim.AdamW` of these parameters, which is Adam where the weight decay is 0."""
+        """`torch.optim.AdamW` of these parameters."""
         return torch.optim.AdamW(parameters, lr=self.lr, betas=self.betas, eps=self.eps, weight_decay=self.weight_decay)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RmsProp:
-    """RMSProp (elsayed §4.2: without momentum for the margin models of MNIST)."""
+class RMSprop:
+    """RMSProp, w ← w − lr·∇/(√v + ε) with v ← alpha·v + (1 − alpha)·∇² (elsayed §4.2: no momentum on MNIST).
+
+    `eps_inside_sqrt` divides by √(v + ε) instead, as TensorFlow does.
+    """
 
     lr: float | int = 1e-2
     alpha: float | int = 0.99
     momentum: float | int = 0.0
     eps: float | int = 1e-8
     weight_decay: float | int = 0.0
+    eps_inside_sqrt: bool = False
 
     def __post_init__(self) -> None:
         _check(self, "lr", "alpha", "momentum", "eps", "weight_decay")
 
     def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """`torch.optim.RMSprop` of these parameters."""
-        return torch.optim.RMSprop(
+        """`torch.optim.RMSprop` of these parameters, or the same with ε inside the root."""
+        kind: Callable[..., torch.optim.Optimizer] = torch.optim.RMSprop
+        return (_RMSpropInsideSqrt if self.eps_inside_sqrt else kind)(
             parameters,
             lr=self.lr,
             alpha=self.alpha,
@@ -84,24 +92,61 @@ class RmsProp:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nero:
+class NeroOptimizer:
     """Nero: every row of every weight moves on the sphere of centred unit vectors (farhang §3.2); see `optim.Nero`."""
 
     lr: float | int = 0.01
     beta: float | int = 0.999
 
     def __post_init__(self) -> None:
-        _check(self, "lr", "beta")
-        if not self.beta < 1:
-            raise ValueError(f"beta is {self.beta!r}, expected a number in [0, 1)")
+        _check(self, "lr")
+        check_number("beta", self.beta, least=0.0, below=1.0)
 
     def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """`optim.Nero` of these parameters."""
         return optim.Nero(parameters, lr=self.lr, beta=self.beta)
 
 
+class _RMSpropInsideSqrt(torch.optim.Optimizer):
+    """v ← alpha·v + (1 − alpha)·∇², m ← momentum·m + ∇/√(v + ε), w ← w − lr·m."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], **settings: float) -> None:
+        super().__init__(parameters, settings)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """One step."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state: dict[str, Tensor] = self.state[parameter]
+                if not state:
+                    state["square_avg"] = torch.zeros_like(parameter)
+                    if group["momentum"]:
+                        state["momentum_buffer"] = torch.zeros_like(parameter)
+                gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
+                square = state["square_avg"]
+                square.mul_(group["alpha"]).addcmul_(gradient, gradient, value=1 - group["alpha"])
+                size = square.add(group["eps"]).sqrt_()
+                if group["momentum"]:
+                    buffer = state["momentum_buffer"].mul_(group["momentum"]).addcdiv_(gradient, size)
+                    parameter.add_(buffer, alpha=-group["lr"])
+                else:
+                    parameter.addcdiv_(gradient, size, value=-group["lr"])
+        return loss
+
+
 def _check(value: object, *names: str) -> None:
     for name in names:
-        number = getattr(value, name)
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
-            raise ValueError(f"{name} is {number!r}, expected a number >= 0")
+        check_number(name, getattr(value, name), least=0.0)

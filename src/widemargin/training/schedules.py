@@ -1,7 +1,7 @@
-"""Learning rates over time, as frozen values: by which factor the optimizer's own learning rate is multiplied.
+"""Learning-rate schedules as frozen values: the factor of the optimizer's own learning rate.
 
-A schedule is a function of the position alone, so a resumed training needs none of its past. Positions are in epochs:
-`epoch` is 2.5 in the middle of the third epoch, and never reaches `epochs`.
+A schedule is a function of the position alone, so a resumed training does not depend on its past. Positions are in
+epochs: `epoch` is 2.5 in the middle of the third epoch, and never reaches `epochs`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Schedule: TypeAlias = Callable[[float, int], float]
-"""(epoch, epochs) → factor: one of the values below, or any function of your own."""
+from widemargin.checks import check_callable, check_number
+
+Schedule: TypeAlias = Callable[[float, float], float]
+"""(epoch, epochs) → factor: one of the values below, or any function."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
     """1, always."""
 
-    def __call__(self, epoch: float, epochs: int) -> float:  # noqa: ARG002
+    def __call__(self, epoch: float, epochs: float | int) -> float:  # noqa: ARG002
         """1."""
         return 1.0
 
@@ -40,10 +42,10 @@ class Steps:
             raise ValueError(f"at has {len(self.at)} entries and factors {len(self.factors)}, expected as many, not 0")
         if list(self.at) != sorted(set(self.at)) or self.at[0] < 0:
             raise ValueError(f"at is {self.at}, expected growing epochs >= 0")
-        for factor in self.factors:
-            _check_factor("factors", factor, self.factors)
+        for index, factor in enumerate(self.factors):
+            check_number(f"factors[{index}]", factor, least=0.0)
 
-    def __call__(self, epoch: float, epochs: int) -> float:  # noqa: ARG002
+    def __call__(self, epoch: float, epochs: float | int) -> float:  # noqa: ARG002
         """The factor of the last step that was passed."""
         passed = sum(epoch >= start for start in self.at)
         return float(self.factors[passed - 1]) if passed else 1.0
@@ -57,11 +59,10 @@ class Exponential:
     every: float | int = 1.0
 
     def __post_init__(self) -> None:
-        _check_factor("factor", self.factor, self.factor)
-        if not 0 < self.every < math.inf:
-            raise ValueError(f"every is {self.every}, expected a number of epochs > 0")
+        check_number("factor", self.factor, least=0.0)
+        check_number("every", self.every, above=0.0)
 
-    def __call__(self, epoch: float, epochs: int) -> float:  # noqa: ARG002
+    def __call__(self, epoch: float, epochs: float | int) -> float:  # noqa: ARG002
         """factor^⌊epoch/every⌋."""
         return float(self.factor ** math.floor(epoch / self.every + 1e-9))  # a third of an epoch is not exact
 
@@ -70,11 +71,25 @@ class Exponential:
 class Cosine:
     """½(1 + cos(π·epoch/epochs)), from 1 to 0 (Loshchilov & Hutter 2017, without restarts)."""
 
-    def __call__(self, epoch: float, epochs: int) -> float:
+    def __call__(self, epoch: float, epochs: float | int) -> float:
         """½(1 + cos(π·epoch/epochs))."""
         return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
 
 
-def _check_factor(name: str, factor: float | int, given: object) -> None:
-    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 <= factor < math.inf:
-        raise ValueError(f"{name} is {given!r}, expected numbers >= 0")
+@dataclass(frozen=True, kw_only=True)
+class WarmUp:
+    """epoch/`epochs` from 0 to 1 in the first `epochs` epochs, then the schedule `then` over the epochs that are left.
+
+    `then` counts from the end of the warm-up, as in `torch.optim.lr_scheduler.SequentialLR`.
+    """
+
+    epochs: float | int
+    then: Schedule = Constant()
+
+    def __post_init__(self) -> None:
+        check_number("epochs", self.epochs, above=0.0)
+        check_callable("then", self.then, "training.Cosine()")
+
+    def __call__(self, epoch: float, epochs: float | int) -> float:
+        """The factor of the warm-up, or of the schedule after it."""
+        return epoch / self.epochs if epoch < self.epochs else self.then(epoch - self.epochs, epochs - self.epochs)

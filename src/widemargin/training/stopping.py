@@ -1,4 +1,4 @@
-"""A training that can't come to anything is stopped, with a sentence that says where it broke and what to try."""
+"""Detection of failed trainings: the callback `StopFailed`, and where and why a loss is not finite."""
 
 from __future__ import annotations
 
@@ -6,114 +6,113 @@ import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from widemargin import places
+from widemargin.checks import check_count, check_number
+from widemargin.losses.protocol import Loss, innermost, places_of
 from widemargin.modules import evaluating, scores_of
 from widemargin.training.batches import Batch
+from widemargin.training.callbacks import Callback, FitState
 
 
 class TrainingStopped(RuntimeError):  # noqa: N818  (it is the outcome of a training, not a defect of the program)
-    """A training was stopped: a loss that is not a number, a dead network, or a loss that has not moved.
+    """A training has failed: a loss that is not finite, a network without gradients, or a loss that has not changed.
 
-    `sample` is the position of the sample in the training set where one is to blame, `place` the first module where
-    things are wrong.
+    `sample` is the position in the training set of the sample that caused it, where there is one, and `place` the
+    first module with a wrong output.
     """
 
-    def __init__(self, sentence: str, *, sample: int | None = None, place: str | None = None) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, *, sample: int | None = None, place: str | None = None) -> None:
+        super().__init__(message)
         self.sample = sample
         self.place = place
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
-    """When to stop: a loss has not moved if it stays within `tolerance`·loss for `epochs` epochs and `steps` steps.
+class StopFailed(Callback):
+    """Stops a training that has failed with a `TrainingStopped` that says where and what to try.
 
-    It is left alone where it has come down before and the network still tells samples apart: then it has converged.
+    It has failed where a loss is not a finite number, where every gradient was zero for an epoch, or where the loss
+    has stayed within `tolerance`·loss for `epochs` epochs and `steps` steps. A loss that has decreased before, of a
+    network that still separates samples, has converged and is left alone. `epochs=None` switches all of it off.
     """
 
-    epochs: int = 10
+    epochs: int | None = 10
     steps: int = 200
-    tolerance: float = 1e-4
+    tolerance: float | int = 1e-4
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.steps < 1 or not self.tolerance >= 0:
-            raise ValueError(
-                f"epochs is {self.epochs}, steps {self.steps} and tolerance {self.tolerance}, expected 1, 1, 0 or more"
+        if self.epochs is not None:
+            check_count("epochs", self.epochs)
+        check_count("steps", self.steps)
+        check_number("tolerance", self.tolerance, least=0.0)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is checked."""
+        return self.epochs is not None
+
+    def check_values(self, values: Tensor, batch: Batch, state: Callable[[], FitState]) -> None:
+        """Raise where the loss of a sample, before the step that it is for, is not a finite number."""
+        finite = torch.isfinite(values.detach())
+        if not bool(finite.all()):
+            row = int((~finite).nonzero()[0, 0]) if values.ndim else 0
+            stop_at_sample(row, values.detach().reshape(-1)[row].item(), batch, state())
+
+    def on_epoch_end(self, state: FitState) -> None:
+        """Raise where every gradient of the epoch was zero, or where the loss has not changed."""
+        losses, batch = state.epoch_losses, state.batch
+        if self.epochs is None or batch is None or not losses[-1] > 0:  # a margin loss of zero is the goal
+            return
+        if not state.had_gradient:
+            place = _constant_from(state.model, batch.x)
+            raise TrainingStopped(
+                f"training stopped at {state.when}: every gradient of the network was zero for a whole epoch, at "
+                f"a loss of {losses[-1]:.4g}{_constant_words(place)}; try {advice(state, dead=True)}",
+                place=place,
             )
-
-    def loss(self, values: Tensor, batch: Batch, context: Context) -> None:
-        """Stop where the loss of a sample is not a finite number."""
-        if not bool(torch.isfinite(values.detach()).all()):
-            row = int((~torch.isfinite(values.detach())).nonzero()[0, 0]) if values.ndim else 0
-            stop_at_sample(row, values.detach().reshape(-1)[row].item(), batch, context)
-
-    def epoch(self, means: list[float], steps: int, alive: bool, batch: Batch, context: Context) -> list[float]:
-        """Stop a network whose gradients were all zero in the epoch behind, or whose loss has not moved.
-
-        `means` are the mean losses of the epochs so far, of `steps` steps each; those that are still needed are
-        returned.
-        """
-        patience = max(self.epochs, math.ceil(self.steps / steps))
-        window = means[-patience - 1 :]
-        if means[-1] > 0:  # a margin loss of zero is what was asked for
-            if not alive:
-                place = _same_from(context.model, batch.x)
+        patience = max(self.epochs, math.ceil(self.steps * state.epoch / state.step))
+        window = losses[-patience - 1 :]
+        if len(window) > patience and max(window) - min(window) <= self.tolerance * losses[-1]:
+            place = _constant_from(state.model, batch.x)
+            if place is not None or abs(losses[-1] - losses[0]) <= 0.01 * losses[0]:
                 raise TrainingStopped(
-                    f"training stopped at {context.when}: every gradient of the network was zero for a whole epoch, at "
-                    f"a loss of {means[-1]:.4g}{_said(place)}; try {advice(context, dead=True)}",
+                    f"training stopped at {state.when}: the loss has not changed from {losses[-1]:.4g} for "
+                    f"{patience} epochs{_constant_words(place)}; try {advice(state, dead=True)}",
                     place=place,
                 )
-            if len(window) > patience and max(window) - min(window) <= self.tolerance * means[-1]:
-                place = _same_from(context.model, batch.x)
-                if place is not None or abs(means[-1] - means[0]) <= 0.01 * means[0]:
-                    raise TrainingStopped(
-                        f"training stopped at {context.when}: the loss has not moved from {means[-1]:.4g} for "
-                        f"{patience} epochs{_said(place)}; try {advice(context, dead=True)}",
-                        place=place,
-                    )
-        return means[:1] + means[1:][-patience:]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """What a sentence is made of."""
-
-    model: nn.Module
-    loss: Any
-    lr: float
-    when: str
-
-
-def stop_at_sample(row: int, value: float, batch: Batch, context: Context, *, of: str = "") -> NoReturn:
-    """Raise `TrainingStopped` for the sample in `row` of `batch`, whose loss is `value`; `of` is the part it is of."""
+def stop_at_sample(row: int, value: float, batch: Batch, state: FitState, *, of: str = "") -> NoReturn:
+    """Raise `TrainingStopped` for the sample in `row` of `batch`, whose loss is `value`; `of` names the split."""
     sample = None if batch.index is None else int(batch.index[row])
     which = f"{of}sample {sample}" if sample is not None else f"sample {row} of the batch"
-    start = f"training stopped at {context.when}: the loss of {which} (label {batch.y[row].item():g}) is {value:g}"
+    start = f"training stopped at {state.when}: the loss of {which} (label {batch.y[row].item():g}) is {value:g}"
     if not bool(torch.isfinite(batch.x[row]).all()):
-        raise TrainingStopped(f"{start}: its input is not finite; look at the data", sample=sample, place="input")
-    broken = [name for name, p in context.model.named_parameters() if not bool(torch.isfinite(p).all())]
-    place = _first(context.model, batch.x, _not_finite)
+        raise TrainingStopped(f"{start}: its input is not finite; check the data", sample=sample, place="input")
+    broken = [name for name, p in state.model.named_parameters() if not bool(torch.isfinite(p).all())]
+    place = _first(state.model, batch.x, _not_finite)
     if broken:
         why = f"the weights of {broken[0]!r} are not finite any more"
     elif place is not None:
         why = f"the output of {place!r} is not finite"
     else:
-        place, why = _bad_gradient(context.model, context.loss, batch)
-    raise TrainingStopped(f"{start}: {why}; try {advice(context)}", sample=sample, place=place)
+        place, why = _bad_gradient(state.model, state.loss, batch)
+    raise TrainingStopped(f"{start}: {why}; try {advice(state)}", sample=sample, place=place)
 
 
-def advice(context: Context, *, dead: bool = False) -> str:
-    """What to try, in the words of this loss and this learning rate."""
-    tries = [f"another learning rate (now {context.lr:g})" if dead else f"a smaller learning rate (now {context.lr:g})"]
-    if hasattr(context.loss, "stabilize") and context.loss.stabilize is None:
+def advice(state: FitState, *, dead: bool = False) -> str:
+    """Settings to try instead."""
+    tries = [f"another learning rate (now {state.lr:g})" if dead else f"a smaller learning rate (now {state.lr:g})"]
+    loss = innermost(state.loss)
+    if getattr(loss, "stabilize", "scale-free") is None:
         tries.append("stabilize='scale-free'")
-    if hasattr(getattr(context.loss, "penalty", None), "gamma"):
-        tries.append(f"a smaller gamma (now {context.loss.penalty.gamma})")
+    if (gamma := getattr(getattr(loss, "penalty", None), "gamma", None)) is not None:
+        tries.append(f"a smaller gamma (now {gamma})")
     if dead:
         tries.append("another initialisation")
     return ", ".join(tries[:-1]) + f" or {tries[-1]}" if len(tries) > 1 else tries[0]
@@ -133,11 +132,11 @@ def _first(model: nn.Module, x: Tensor, wrong: Callable[[Tensor], bool]) -> str 
     with ExitStack() as stack, torch.no_grad():
         for name, module in model.named_modules():
 
-            def look(_: nn.Module, __: Any, output: Any, name: str = name) -> None:
+            def check(_: nn.Module, __: object, output: object, name: str = name) -> None:
                 if isinstance(output, Tensor) and output.is_floating_point() and wrong(output):
                     found.append(name or places.OUTPUT)
 
-            stack.callback(module.register_forward_hook(look).remove)
+            stack.callback(module.register_forward_hook(check).remove)
         model(x)
     return found[0] if found else None
 
@@ -150,21 +149,21 @@ def _constant(output: Tensor) -> bool:
     return len(output) > 1 and bool((output == output[:1]).all())
 
 
-def _same_from(model: nn.Module, x: Tensor) -> str | None:
-    """The first module that answers the same for every sample of `x`, if the network itself does."""
+def _constant_from(model: nn.Module, x: Tensor) -> str | None:
+    """The first module whose output is the same for every sample of `x`, if that of the network is."""
     with evaluating(model), torch.no_grad():
         if not _constant(scores_of(model(x))):
             return None
         return _first(model, x, _constant)
 
 
-def _said(place: str | None) -> str:
-    return "" if place is None else f" (from {place!r} on the network answers the same for every sample)"
+def _constant_words(place: str | None) -> str:
+    return "" if place is None else f" (from {place!r} on the network returns the same for every sample)"
 
 
-def _bad_gradient(model: nn.Module, loss: Any, batch: Batch) -> tuple[str | None, str]:
+def _bad_gradient(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str | None, str]:
     """The place of a margin loss where a gradient is zero or not finite."""
-    names = getattr(loss, "at", ())
+    names = places_of(loss)
     if names:
         with torch.enable_grad(), places.watch(model, names, statistics="coupled") as at:
             scores = scores_of(model(batch.x))

@@ -84,7 +84,6 @@ def _trained(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
             num_workers=given["data"].get("workers", 0),
             drop_last=True,
         )
-    device = torch.device(context.device)
     fitted = training.fit(
         build(),
         train,
@@ -94,10 +93,8 @@ def _trained(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
         epochs=given["epochs"],
         batch_size=given["batch"],
         seed=seed,
-        measure_every=None,
-        accelerator=device.type,
-        devices=1 if device.index is None else [device.index],
-        progress=False,
+        callbacks=[training.Measure(every=None), training.ProgressBar(show=False)],
+        devices=training.Devices.of(context.device),
     )
     weights.save(context.weights, key, fitted.model, {})
     return fitted.model

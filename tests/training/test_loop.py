@@ -1,4 +1,4 @@
-"""`fit` with a CUDA graph equals `fit` without one."""
+"""Steps of `fit` that a CUDA graph replays are the same steps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from widemargin import losses, regularizers
 from widemargin._cuda import graphs
-from widemargin.training import Sgd, TrainingStopped, cuda_graph, fit
-from widemargin.training.batches import Place, Source, source
-from widemargin.training.config import Task
+from widemargin.training import SGD, Devices, TrainingStopped, fit
+from widemargin.training.batches import Replica, Source, source
+from widemargin.training.config import FitConfig
+from widemargin.training.loop import why_no_cuda_graph
+
+CUDA = Devices(accelerator="cuda")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -37,13 +40,12 @@ def test_fit_on_a_gpu_is_the_same_with_a_graph(
             (x, y),
             loss=losses.MarginLoss(at=("input", "2"), cross_entropy=cross_entropy),
             regularizers=[] if regularizer is None else [regularizer],
-            optimizer=Sgd(lr=0.05, momentum=0.9),
+            optimizer=SGD(lr=0.05, momentum=0.9),
             epochs=4,
             batch_size=16,
-            accelerator="cuda",
-            graph=use,
+            devices=Devices(accelerator="cuda", cuda_graph=use),
         )
-        assert done.settings["CUDA graph"] == ("yes" if use else "no, since graph is False")
+        assert done.settings["CUDA graph"] == ("yes" if use else "no, since cuda_graph is False")
         found.append({name: value.cpu() for name, value in network.state_dict().items()})
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
 
@@ -56,29 +58,45 @@ def test_a_graph_still_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> No
     network = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
     loss = losses.MarginLoss(at=("input",))
     with pytest.raises(TrainingStopped, match=r"is not finite|are not finite"):
-        fit(network, (x, y), loss=loss, optimizer=Sgd(lr=1e30), epochs=8, batch_size=8, accelerator="cuda")
+        fit(
+            network,
+            (x, y),
+            loss=loss,
+            optimizer=SGD(lr=1e30),
+            epochs=8,
+            batch_size=8,
+            devices=Devices(accelerator="cuda"),
+        )
     network = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
     bad = y.clone()
     bad[-1] = 3
     with pytest.raises(ValueError, match=r"3 at index|labels has 3"):
-        fit(network, (x, bad), loss=loss, optimizer=Sgd(lr=0.1), epochs=8, batch_size=8, accelerator="cuda")
+        fit(
+            network,
+            (x, bad),
+            loss=loss,
+            optimizer=SGD(lr=0.1),
+            epochs=8,
+            batch_size=8,
+            devices=Devices(accelerator="cuda"),
+        )
 
 
 def test_why_fit_records_nothing() -> None:
     """One sentence each, also where there is no GPU."""
     x, y = torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])
-    place = Place(device=torch.device("cpu"), dtype=None)
-    samples = source((x, y), batch_size=2, seed=0, place=place)
-    loader = source(DataLoader(TensorDataset(x, y)), batch_size=2, seed=0, place=place)
+    replica = Replica(device=torch.device("cpu"), dtype=None)
+    samples = source((x, y), batch_size=2, seed=0, replica=replica)
+    loader = source(DataLoader(TensorDataset(x, y)), batch_size=2, seed=0, replica=replica)
     loss = losses.MarginLoss()
 
-    def said(given: Source = samples, **settings: Any) -> str | None:
-        task = object.__new__(Task)  # of which only these are looked at
-        vars(task).update({"graph": True, "loss": loss, "regularizers": (), **settings})
-        return cuda_graph.why_no_graph(task, given, place)
+    def reason(given: Source = samples, **settings: Any) -> str | None:
+        config = object.__new__(FitConfig)  # of which only these are read
+        vars(config).update({"devices": Devices(), "loss": loss, "regularizers": (), **settings})
+        return why_no_cuda_graph(config, given, replica)
 
-    assert "graphs need CUDA" in str(said())
-    assert said(graph=False) == "graph is False"
-    assert "not tensors" in str(said(loader))
-    assert "not of this package" in str(said(loss=lambda *_: x))
-    assert "not of this package" in str(said(regularizers=(lambda *_: x,)))
+    assert "graphs need CUDA" in str(reason())
+    assert reason(devices=Devices(cuda_graph=False)) == "cuda_graph is False"
+    assert "not tensors" in str(reason(loader))
+    assert "not capturable" in str(reason(loss=lambda *_: x))
+    assert "not capturable" in str(reason(regularizers=(lambda *_: x,)))

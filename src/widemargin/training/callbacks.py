@@ -1,0 +1,197 @@
+"""Callbacks of `fit`: what measures, logs, stops early or draws while a network is trained.
+
+class TimeLimit(Callback):
+    def on_fit_start(self, state):
+        self.end = time.monotonic() + 3600
+
+    def on_epoch_end(self, state):
+        return time.monotonic() > self.end  # True ends the training
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import nn
+
+from widemargin._io.optional import import_optional
+from widemargin._io.progress import ProgressBars
+from widemargin.checks import check_choice, check_count
+from widemargin.losses.protocol import Loss
+from widemargin.training.batches import Batch
+from widemargin.training.history import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitState:
+    """What a callback sees of a training.
+
+    `epoch` and `step` count those that are finished; `steps` is the number of all steps, None for a stream. `objective`
+    is that of the last batch and `epoch_losses` are the mean losses of the finished epochs. `rows` are those of the
+    history so far; `measure()` adds rows now. Of several processes the one with `is_main` may write files.
+    """
+
+    model: nn.Module
+    loss: Loss
+    epochs: int
+    epoch: int
+    step: int
+    steps: int | None
+    lr: float
+    objective: float | None
+    epoch_losses: Sequence[float]
+    had_gradient: bool
+    batch: Batch | None
+    rows: Sequence[Row]
+    is_main: bool
+    measure: Callable[[], None]
+
+    @property
+    def when(self) -> str:
+        """The position in words."""
+        return f"step {self.step} (epoch {self.epoch})"
+
+
+class Callback:
+    """Base class of callbacks: override the hooks that you need.
+
+    A hook that returns True ends the training; with several processes it has to do so in all of them. A training that
+    is resumed from a checkpoint calls `on_fit_start` again, and `state` is as it was.
+    """
+
+    def on_fit_start(self, state: FitState) -> bool | None:
+        """Called before the first step."""
+
+    def on_step_end(self, state: FitState) -> bool | None:
+        """Called after every step of the optimizer."""
+
+    def on_epoch_end(self, state: FitState) -> bool | None:
+        """Called after every epoch, after `on_step_end` of its last step."""
+
+    def on_fit_end(self, state: FitState) -> None:
+        """Called at the end, also where the training raised an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(Callback):
+    """Adds rows to the history: before the first step, after every `every` epochs, and at the end; None: never.
+
+    A row holds loss, accuracy and the mean distance at the places `at` in the norm `p`: by default those of the loss,
+    else the input and 2. Of the training set at most `samples` samples are measured, always the same.
+    """
+
+    every: int | None = 1
+    at: Sequence[str] | None = None
+    p: float | int | None = None
+    samples: int = 1000
+
+    def __post_init__(self) -> None:
+        check_count("samples", self.samples)
+        if self.every is not None:
+            check_count("every", self.every)
+
+    def on_fit_start(self, state: FitState) -> None:
+        """Measure the network before the first step."""
+        if self.every is not None and state.step == 0:
+            state.measure()
+
+    def on_epoch_end(self, state: FitState) -> None:
+        """Measure the network, where it is time to."""
+        if self.every is not None and (state.epoch % self.every == 0 or state.epoch == state.epochs):
+            state.measure()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStopping(Callback):
+    """Ends the training after `patience` measurements without a new best value of `monitor`, "split/name".
+
+    It looks at the rows that `Measure` adds: "validation/loss", "train/accuracy", "validation/distance at input".
+    """
+
+    monitor: str = "validation/loss"
+    patience: int = 3
+    mode: Literal["min", "max"] = "min"
+
+    def __post_init__(self) -> None:
+        check_count("patience", self.patience)
+        check_choice("mode", self.mode, ("min", "max"))
+        if "/" not in self.monitor:
+            raise ValueError(f"monitor is {self.monitor!r}, expected split/name, such as 'validation/loss'")
+
+    def on_epoch_end(self, state: FitState) -> bool:
+        """Whether the best value is `patience` measurements old; it is read from the history, so nothing is stored."""
+        split, name = self.monitor.split("/", 1)
+        rows = [row for row in state.rows if row["split"] == split]
+        values = [float(row[name]) for row in rows if name in row]
+        if rows and not values:
+            known = ", ".join(sorted({f"{split}/{key}" for row in rows for key in row} - {f"{split}/split"}))
+            raise ValueError(f"monitor is {self.monitor!r}, which was not measured, expected one of {known}")
+        if not values:
+            raise ValueError(f"monitor is {self.monitor!r}, but {split} data are not measured")
+        better = operator.lt if self.mode == "min" else operator.gt
+        best = 0
+        for number, value in enumerate(values):
+            if better(value, values[best]):
+                best = number
+        return len(values) - 1 - best >= self.patience
+
+
+@dataclass
+class TensorBoard(Callback):
+    """Writes the rows of the history as curves "split/name" below `folder` (extra `tensorboard`)."""
+
+    folder: str | os.PathLike[str]
+    _writer: Any = field(default=None, init=False, repr=False, compare=False)
+    _written: int = field(default=0, init=False, repr=False, compare=False)
+
+    def on_fit_start(self, state: FitState) -> None:
+        """Open the files."""
+        if not state.is_main:
+            return
+        self._writer = import_optional("torch.utils.tensorboard", "TensorBoard").SummaryWriter(os.fspath(self.folder))
+        self._written = len(state.rows) if state.step else 0  # a resumed training has written those before
+        self.on_epoch_end(state)
+
+    def on_epoch_end(self, state: FitState) -> None:
+        """Write the new rows."""
+        if self._writer is None:
+            return
+        for row in state.rows[self._written :]:
+            for name, value in row.items():
+                if name not in ("epoch", "step", "split"):
+                    self._writer.add_scalar(f"{row['split']}/{name}", value, row["step"])
+        self._written = len(state.rows)
+
+    def on_fit_end(self, state: FitState) -> None:  # noqa: ARG002
+        """Close the files."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+@dataclass(kw_only=True)
+class ProgressBar(Callback):
+    """Shows a bar with the time left on standard error; with `show=None` on a terminal only."""
+
+    show: bool | None = None
+    _bars: ProgressBars | None = field(default=None, init=False, repr=False, compare=False)
+
+    def on_fit_start(self, state: FitState) -> None:
+        """Show the bar."""
+        self._bars = ProgressBars({"Training": state.steps}, progress=self.show if state.is_main else False)
+        self._bars.update("Training", state.step)
+
+    def on_step_end(self, state: FitState) -> None:
+        """Move the bar."""
+        if self._bars is not None:
+            self._bars.update("Training", state.step)
+
+    def on_fit_end(self, state: FitState) -> None:  # noqa: ARG002
+        """Remove the bar."""
+        if self._bars is not None:
+            self._bars.close()
+            self._bars = None
