@@ -84,12 +84,12 @@ def test_the_page_has_both_charts_and_none_without_a_bracket(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
-        ("lower", [0.1], "the length of result.arms[0].bracket.upper is 4, expected that of lower, 1"),
-        ("lower", [0.1, 0.0, 0.3, 0.25], "result.arms[0].bracket.lower[3] is 0.25, expected at most upper[3], 0.2"),
-        ("lower", [0.1, -1.0, 0.3, 0.05], "result.arms[0].bracket.lower[1] is -1.0, expected a number ≥ 0"),
-        ("upper", [0.4, 0.0, "no", 0.2], "result.arms[0].bracket.upper[2] is 'no', expected a number ≥ 0 or null"),
+        ("lower", [0.1], "result.arms[0].bracket.upper has length 4"),
+        ("lower", [0.1, 0.0, 0.3, 0.25], "result.arms[0].bracket.lower[3] is 0.25"),
+        ("lower", [0.1, -1.0, 0.3, 0.05], "result.arms[0].bracket.lower[1] is -1.0"),
+        ("upper", [0.4, 0.0, "no", 0.2], "result.arms[0].bracket.upper[2] is 'no'"),
         ("band", [{"epsilon": 0.0}], "result.arms[0].bracket.band[0] has no 'certified'"),
-        ("other", 1, "result.arms[0].bracket has 'other', which the report does not know"),
+        ("other", 1, "result.arms[0].bracket has the unknown key 'other'"),
     ],
 )
 def test_a_bracket_that_is_none_is_refused(key: str, value: Any, sentence: str) -> None:

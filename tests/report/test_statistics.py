@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from widemargin.margins.distribution import Distribution
-from widemargin.report.schema import Arm, Density
+from widemargin.report.schema import ArmResult, Density
 from widemargin.report.statistics import POINTS, density, places, statistics
 
 
@@ -73,5 +73,9 @@ def test_a_density_from_elsewhere_is_taken_as_it_is() -> None:
 
 
 def test_places_keep_their_order() -> None:
-    arms = [Arm(name="a", margins={"input": [], "b": []}), Arm(name="c"), Arm(name="d", margins={"a": [], "b": []})]
+    arms = [
+        ArmResult(name="a", margins={"input": [], "b": []}),
+        ArmResult(name="c"),
+        ArmResult(name="d", margins={"a": [], "b": []}),
+    ]
     assert places(arms) == ["input", "b", "a"]

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from widemargin.report import html, theme
 from widemargin.report.theme import PAGE, PALETTE, Mode
 
 # Viénot, Brettel, Mollon 1999: how linear RGB looks to a dichromat (protan, deutan).
@@ -41,7 +43,8 @@ def test_every_colour_stands_out_from_the_page(mode: Mode) -> None:
     page = PAGE[mode]["surface"]
     assert min(contrast(color, page) for color in PALETTE[mode]) >= 3  # WCAG 1.4.11, graphics
     assert contrast(PAGE[mode]["ink"], page) >= 7
-    assert contrast(PAGE[mode]["soft"], page) >= 4.5  # WCAG 1.4.3, text
+    for text in ("soft", "accent", "wrong"):
+        assert contrast(PAGE[mode][text], page) >= 4.5  # WCAG 1.4.3, text
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
@@ -49,3 +52,12 @@ def test_every_colour_stands_out_from_the_page(mode: Mode) -> None:
 def test_the_colours_of_six_arms_differ_for_everyone(mode: Mode, seen_by: str) -> None:
     labs = [lab(SEEN[seen_by] @ linear(color)) for color in PALETTE[mode][:6]]
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(labs, 2)) > 20  # ΔE of 2 is just seen
+
+
+def test_templates_hold_no_colour_of_the_theme_a_second_time() -> None:
+    folder = Path(theme.__file__).parent / "templates"
+    texts = [path.read_text(encoding="utf-8").lower() for path in folder.iterdir()]
+    for mode in PALETTE:
+        for color in (*PALETTE[mode], *PAGE[mode].values()):
+            assert not any(color[1:] in text for text in texts if color.startswith("#")), color
+        assert f"--ink: {PAGE[mode]['ink']};" in html.render("scoreboard.html", rows=[], tally=[], total=0)

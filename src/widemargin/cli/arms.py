@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from widemargin.certify.bracket import Bracket
     from widemargin.margins import Measurement
-    from widemargin.report.schema import Arm
+    from widemargin.report.schema import ArmResult
 
 
 def arm(
@@ -27,7 +27,7 @@ def arm(
     classes: Sequence[str] = (),
     hardest: int = 12,
     **more: Any,
-) -> Arm:
+) -> ArmResult:
     """One network of a page.
 
     Args:
@@ -37,7 +37,7 @@ def arm(
         bounds: the range of the inputs; without it each image is spread over its own.
         classes: the names of the classes.
         hardest: how many samples of smallest margin to show.
-        more: other entries of `report.schema.Arm`, such as curve, history and note.
+        more: other entries of `report.schema.ArmResult`, such as curve, history and note.
     """
     place = next(iter(measured.margins))
     shown = []
@@ -56,7 +56,7 @@ def arm(
         "hardest": shown,
         **more,
     }
-    return cast("Arm", made)
+    return cast("ArmResult", made)
 
 
 def curve(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:

@@ -17,7 +17,7 @@ from widemargin.data import Samples, load, subset
 from widemargin.margins.accuracy import accuracy
 
 if TYPE_CHECKING:
-    from widemargin.report.schema import Arm, Result, Sized
+    from widemargin.report.schema import ArmResult, Result, Sized
 
 IMAGES, ATTACKED, WATCHED = 250, 500, 250  # to train on, to attack, to measure on while training
 SHOWN = (0.05, 0.1)  # the ε of the table
@@ -125,7 +125,7 @@ def fit(
     )
 
 
-def _arm(way: Way, train: Samples, test: Samples, *, epochs: int, seed: int, told: Callable[[str], None]) -> Arm:
+def _arm(way: Way, train: Samples, test: Samples, *, epochs: int, seed: int, told: Callable[[str], None]) -> ArmResult:
     started = time.perf_counter()
     watched = subset(test, count=WATCHED, seed=seed, balanced=True)
     every = max(1, epochs // 8)
@@ -151,7 +151,7 @@ def _arm(way: Way, train: Samples, test: Samples, *, epochs: int, seed: int, tol
 
 def _against_data(
     way: Way,
-    made: Arm,
+    made: ArmResult,
     every: Samples,
     test: Samples,
     sizes: Sequence[int],

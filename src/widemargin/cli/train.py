@@ -25,7 +25,7 @@ from widemargin.registry import LossName, OptimizerName, ScheduleName
 if TYPE_CHECKING:
     from widemargin.data import Data
     from widemargin.margins import Measurement
-    from widemargin.report.schema import Arm
+    from widemargin.report.schema import ArmResult
     from widemargin.training import Fit
 
 LOSS, OPTIMIZER, RESULTS = "Loss", "Optimizer", "Results"
@@ -266,7 +266,7 @@ def _optimizer(name: OptimizerName, lr: float | None, momentum: float | None) ->
 
 def _arm(
     name: str, margins: Measurement, found: Data[Any], result: Fit, origin: Mapping[str, Any], seconds: float
-) -> Arm:
+) -> ArmResult:
     return arms.arm(
         name,
         margins,

@@ -1,4 +1,4 @@
-"""What is SHOWN: a page and charts of a result. Reads plain values (see `schema`), and never imports torch.
+"""Pages and charts of results, from plain values (see `schema`), without torch.
 
 from widemargin.report import figures, page
 page.write("page.html", result)

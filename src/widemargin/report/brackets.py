@@ -1,15 +1,15 @@
-"""The charts of brackets: the distance of each sample between its two bounds, and robust accuracy as a band."""
+"""Charts of brackets: the distance of each sample between two bounds, and robust accuracy as a band."""
 
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from widemargin._io.optional import import_optional
-from widemargin.report.layers import SHOWN, TICKS, color, digits, figure, hover, tips
+from widemargin.report.layers import SHOWN, TICKS, ChartRow, color, digits, figure, hover, tips
 from widemargin.report.names import label_of, number, share
 from widemargin.report.schema import Result
-from widemargin.report.tables import Cell, Table
+from widemargin.report.tables import Cell, TextTable
 
 if TYPE_CHECKING:
     import altair as alt
@@ -54,8 +54,8 @@ def distances(result: Result) -> alt.LayerChart:
     return figure(layers, rows, "The distance of each sample", zoom=True)
 
 
-def distance_rows(result: Result) -> list[dict[str, Any]]:
-    """What `distances` draws: a row per arm and sample that is classified right."""
+def distance_rows(result: Result) -> list[ChartRow]:
+    """The data of `distances`: a row per arm and correctly classified sample."""
     known = [u for arm in result["arms"] for u in arm.get("bracket", {}).get("upper", []) if u is not None]
     top = max(known, default=1.0)
     rows = []
@@ -83,7 +83,7 @@ def distance_rows(result: Result) -> list[dict[str, Any]]:
 
 
 def robust(result: Result) -> alt.LayerChart:
-    """Accuracy over ε as a band, from what is certified to what the attack left, per arm."""
+    """Accuracy over ε as a band, from certified to attacked, per arm."""
     alt = import_optional("altair")
     rows = [
         {
@@ -131,7 +131,7 @@ def robust(result: Result) -> alt.LayerChart:
     return figure(layers, rows, "Robust accuracy, certified to attacked", zoom=False)
 
 
-def of_distances(result: Result) -> Table:
+def of_distances(result: Result) -> TextTable:
     """The medians behind the chart of distances, over the samples that are classified right."""
     heads = ["samples", "right", "without an upper bound", "median certified", "median attacked", "median linearised"]
     rows = []
@@ -142,10 +142,10 @@ def of_distances(result: Result) -> Table:
             texts = [f"{len(arm['bracket']['lower']):,}", f"{len(mine):,}", f"{len(mine) - len(closed):,}"]
             texts += [number(_median(closed, key)) for key in ("lower", "upper", "linearized")]
             rows.append((label_of(arm), [Cell(text=text) for text in texts]))
-    return Table(heads=heads, rows=rows)
+    return TextTable(heads=heads, rows=rows)
 
 
-def of_band(result: Result) -> Table:
+def of_band(result: Result) -> TextTable:
     """Certified and attacked accuracy at about six of the ε of each arm."""
     rows = []
     for arm in result["arms"]:
@@ -163,9 +163,9 @@ def of_band(result: Result) -> Table:
                 rows.append((f"{label_of(arm)}, {name}", [Cell(text=text) for text in texts]))
     most = max((len(cells) for _, cells in rows), default=0)
     rows = [(label, cells + [Cell(text="–")] * (most - len(cells))) for label, cells in rows]
-    return Table(heads=[f"point {i + 1}" for i in range(most)], rows=rows)
+    return TextTable(heads=[f"point {i + 1}" for i in range(most)], rows=rows)
 
 
-def _median(rows: list[dict[str, Any]], key: str) -> float | None:
+def _median(rows: list[ChartRow], key: str) -> float | None:
     values = [row[key] for row in rows if row[key] is not None]
     return statistics.median(values) if values else None

@@ -1,204 +1,150 @@
-"""A result that is not as `schema` says is refused in one sentence, before anything is drawn."""
+"""Validation of results and pictures against the types of their schemas, before anything is drawn."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NotRequired, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
-from widemargin.report.schema import Result
-
-DATA_URI = re.compile(r"data:image/png;base64,[A-Za-z0-9+/]+={0,2}")
+from widemargin.report.schema import PNG, Bracketed, Density, Json, Length, Limits, Moment, Result
 
 
-def check(result: Any) -> Result:
-    """`result`, if it is one: a `ValueError` names the first entry that is missing, unknown or not as expected."""
-    _check(result, "result", _RESULT)
+class SchemaError(ValueError):
+    """A value that does not fit its schema, and its path."""
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(f"{path} {problem}")
+        self.problem, self.path = problem, path
+
+
+def check(result: Json) -> Result:
+    """Return `result`; raise a `ValueError` that names the first entry that does not fit `schema.Result`."""
+    check_type(result, Result, "result")
     if not result["arms"]:
-        raise ValueError("result.arms is empty, expected at least one arm")
+        raise SchemaError("is empty, expected at least one arm", "result.arms")
     for key in ("name", "label"):
-        seen: set[str] = set()
-        for i, arm in enumerate(result["arms"]):
-            shown = arm.get(key, arm["name"])
-            if shown in seen:
-                raise ValueError(
-                    f"result.arms[{i}].{key} is {shown!r} a second time, expected another one for each arm"
-                )
-            seen.add(shown)
+        shown = [arm.get(key, arm["name"]) for arm in result["arms"]]
+        for i, text in enumerate(shown):
+            if text in shown[:i]:
+                raise SchemaError(f"is {text!r} a second time, expected unique ones", f"result.arms[{i}].{key}")
+    for i, arm in enumerate(result["arms"]):
+        for j, row in enumerate(arm.get("history", [])):
+            known = {key: row[key] for key in ("epoch", "split", "accuracy") if key in row}
+            check_type(known, Moment, f"result.arms[{i}].history[{j}]")
     return cast(Result, result)
 
 
-Test = Callable[[Any, str], None]
+def check_type(value: Json, kind: object, name: str) -> None:
+    """Raise a `ValueError` with the path, below `name`, of the first entry of `value` that does not fit `kind`."""
+    with _below(name):
+        _check(value, kind)
 
 
-def _fail(value: Any, path: str, expected: str) -> None:
-    said = repr(value) if len(repr(value)) < 60 else f"a {type(value).__name__}"
-    raise ValueError(f"{path} is {said}, expected {expected}")
+@contextmanager
+def _below(path: str) -> Iterator[None]:
+    """Prefix the paths of errors."""
+    try:
+        yield
+    except SchemaError as error:
+        raise SchemaError(error.problem, path + error.path) from None
 
 
-def _text(value: Any, path: str) -> None:
-    if not isinstance(value, str):
-        _fail(value, path, "a string")
+def _check(value: Json, kind: Any, *marks: object) -> None:
+    """Check `value` against the type `kind`; `marks` are the metadata of `Annotated`."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Annotated, NotRequired):
+        _check(value, args[0], *args[1:], *marks)
+    elif origin in (Union, UnionType):
+        if value is not None or NoneType not in args:
+            _check(value, next((one for one in args if _type(one) is type(value)), args[0]), *marks)
+    elif is_typeddict(kind):
+        _check_entries(value, kind)
+    elif origin is list:
+        _check_list(value, args[0], marks)
+    elif origin is dict:
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise _invalid(value, "an object")
+        if not _all_plain(value.values(), args[1]):
+            for key, item in value.items():
+                with _below(f".{key}"):
+                    _check(item, args[1])
+    elif kind in (int, float) and not _is_number(value, kind, marks):
+        limits = "".join(f" {mark}" for mark in marks if isinstance(mark, Limits))
+        raise _invalid(value, f"a {'whole ' if kind is int else ''}number{limits}")
+    elif (origin is Literal and value not in args) or (kind in (str, bool) and not isinstance(value, kind)):
+        raise _invalid(value, "a string" if kind is str else " or ".join(map(repr, args or (True, False))))
+    elif PNG in marks and isinstance(value, str) and not re.fullmatch(PNG, value):
+        raise SchemaError("is a string, expected 'data:image/png;base64,…' or rows of numbers in [0, 1]")
 
 
-def _number(
-    least: float | int = -math.inf, most: float | int = math.inf, *, none: bool = False, whole: bool = False
-) -> Test:
-    expected = "a whole number" if whole else "a number"
-    if math.isfinite(least):
-        expected += f" in [{least:g}, {most:g}]" if math.isfinite(most) else f" ≥ {least:g}"
-
-    def test(value: Any, path: str) -> None:
-        if value is None and none:
-            return
-        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-            _fail(value, path, expected + (" or null" if none else ""))
-        if not math.isfinite(value) or not least <= value <= most:
-            _fail(value, path, expected + (" or null" if none else ""))
-
-    return test
-
-
-def _all(test: Test) -> Test:
-    def each(value: Any, path: str) -> None:
-        if not isinstance(value, list):
-            _fail(value, path, "a list")
+def _check_list(value: Json, kind: object, marks: tuple[object, ...]) -> None:
+    length = next((mark.entries for mark in marks if isinstance(mark, Length)), None)
+    if not isinstance(value, list) or (length is not None and len(value) != length):
+        raise _invalid(value, "a list" if length is None else f"a list of {length} numbers")
+    if not _all_plain(value, kind):
         for i, item in enumerate(value):
-            test(item, f"{path}[{i}]")
-
-    return each
-
-
-def _named(test: Test) -> Test:
-    def each(value: Any, path: str) -> None:
-        if not isinstance(value, Mapping):
-            _fail(value, path, "an object")
-        for key, item in value.items():
-            _text(key, f"a key of {path}")
-            test(item, f"{path}.{key}")
-
-    return each
+            with _below(f"[{i}]"):
+                _check(item, kind)
 
 
-def _entry(required: dict[str, Test], optional: dict[str, Test] | None = None) -> Test:
-    known = required | (optional or {})
-
-    def test(value: Any, path: str) -> None:
-        _check(value, path, (required, known))
-
-    return test
-
-
-def _check(value: Any, path: str, keys: tuple[dict[str, Test], dict[str, Test]]) -> None:
-    required, known = keys
+def _check_entries(value: Json, kind: type) -> None:
+    needed, hints = _hints(kind)
     if not isinstance(value, Mapping):
-        _fail(value, path, f"an object with {', '.join(required) or 'any of ' + ', '.join(known)}")
-    for key in required:
+        raise _invalid(value, f"an object with {', '.join(needed or hints)}")
+    for key in needed:
         if key not in value:
-            raise ValueError(f"{path} has no {key!r}, expected {', '.join(required)}")
+            raise SchemaError(f"has no {key!r}, expected {', '.join(needed)}")
     for key, item in value.items():
-        if key not in known:
-            raise ValueError(f"{path} has {key!r}, which the report does not know, expected one of {', '.join(known)}")
-        known[key](item, f"{path}.{key}")
+        if key not in hints:
+            raise SchemaError(f"has the unknown key {key!r}, expected one of {', '.join(hints)}")
+        with _below(f".{key}"):
+            _check(item, hints[key])
+    if kind in (Density, Bracketed):
+        _check_columns(value)
 
 
-def _any(value: Any, path: str) -> None:
-    pass
-
-
-def _label(value: Any, path: str) -> None:
-    if not isinstance(value, str):
-        _number(whole=True)(value, path)
-
-
-def _margins(value: Any, path: str) -> None:
-    if isinstance(value, Mapping):
-        _DENSITY(value, path)
-        if len(value["grid"]) != len(value["density"]):
-            _fail(len(value["density"]), f"the length of {path}.density", f"that of grid, {len(value['grid'])}")
-        return
-    if not isinstance(value, list):
-        _fail(value, path, "a list of numbers, one per sample")
-    for i, item in enumerate(value):  # there may be a million of them
-        if item is not None and not (type(item) in (float, int) and math.isfinite(item)):
-            _fail(item, f"{path}[{i}]", "a number or null")
-
-
-def _bracket(value: Any, path: str) -> None:
-    _BRACKET(value, path)
-    count = len(value["lower"])
-    for key in ("upper", "linearized"):
-        if len(value[key]) != count:
-            _fail(len(value[key]), f"the length of {path}.{key}", f"that of lower, {count}")
-    for i, (low, high) in enumerate(zip(value["lower"], value["upper"], strict=True)):
+def _check_columns(value: Mapping[str, list[Json]]) -> None:
+    """Check that the columns of a density or a bracket have one length, and lower bounds are at most upper bounds."""
+    first, *others = (key for key in ("grid", "density", "lower", "upper", "linearized") if key in value)
+    for key in others:
+        if len(value[key]) != len(value[first]):
+            raise SchemaError(f"has length {len(value[key])}, expected {len(value[first])} as {first}", f".{key}")
+    for i, (low, high) in enumerate(zip(value.get("lower", []), value.get("upper", []))):
         if high is not None and low > high:
-            _fail(low, f"{path}.lower[{i}]", f"at most upper[{i}], {high}")
+            raise SchemaError(f"is {low}, expected at most upper[{i}], {high}", f".lower[{i}]")
 
 
-def _row(value: Any, path: str) -> None:
-    if not isinstance(value, Mapping) or not {"epoch", "split"} <= value.keys():
-        _fail(value, path, "an object with epoch, split and numbers")
-    for key, item in value.items():
-        if key != "split":
-            _IN_ROW.get(key, _maybe)(item, f"{path}.{key}")
-        elif item not in ("train", "validation"):
-            _fail(item, f"{path}.split", "'train' or 'validation'")
+def _all_plain(values: Iterable[Json], kind: Any) -> bool:
+    """Whether all values have a plain type of `kind`, such as float | None: fast for a million margins."""
+    types = set(get_args(kind) if get_origin(kind) is UnionType else (kind,))
+    types |= {int} if float in types else set()
+    return all(type(item) in types and (type(item) is not float or math.isfinite(item)) for item in values)
 
 
-def _image(value: Any, path: str) -> None:
-    if isinstance(value, str) and not DATA_URI.fullmatch(value):
-        raise ValueError(f"{path} is a string, expected 'data:image/png;base64,…' or rows of numbers in [0, 1]")
+def _is_number(value: Json, kind: type, marks: tuple[object, ...] = ()) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
+        return False
+    return math.isfinite(value) and all(m.least <= value <= m.most for m in marks if isinstance(m, Limits))
 
 
-_share, _count, _maybe = _number(0, 1), _number(0, whole=True), _number(none=True)
-_IN_ROW = {"epoch": _number(0), "accuracy": _number(0, 1, none=True)}
-_DENSITY = _entry(
-    {
-        "grid": _all(_number()),
-        "density": _all(_number(0)),
-        "count": _count,
-        "mean": _number(),
-        "std": _number(0),
-        "share_negative": _share,
-    }
-)
-_HARD = _entry({"index": _count, "label": _label, "prediction": _label, "margin": _maybe}, {"image": _image})
-_BRACKET = _entry(
-    {
-        "lower": _all(_number(0)),
-        "upper": _all(_number(0, none=True)),
-        "linearized": _all(_maybe),
-        "band": _all(_entry({"epsilon": _number(0), "certified": _share, "attacked": _share})),
-    }
-)
-_ARM = _entry(
-    {"name": _text},
-    {
-        "label": _text,
-        "note": _text,
-        "samples": _count,
-        "accuracy": _number(0, 1, none=True),
-        "margins": _named(_margins),
-        "curve": _all(_entry({"epsilon": _number(0), "accuracy": _share})),
-        "bracket": _bracket,
-        "sizes": _all(_entry({"samples": _number(1, whole=True), "accuracy": _share})),
-        "history": _all(_row),
-        "hardest": _all(_HARD),
-        "seconds": _number(0),
-    },
-)
-_ATTACK = _entry({}, {"name": _text, "norm": _text, "samples": _count, "shown": _all(_number(0))})
-_RESULT: tuple[dict[str, Test], dict[str, Test]] = (
-    {"title": _text, "arms": _all(_ARM)},
-    {
-        "title": _text,
-        "arms": _all(_ARM),
-        "subtitle": _text,
-        "norm": _text,
-        "attack": _ATTACK,
-        "settings": _named(_any),
-        "versions": _named(_any),
-        "hardware": _named(_any),
-    },
-)
+def _type(kind: Any) -> object:
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return dict if is_typeddict(kind) else get_origin(kind) or kind
+
+
+@cache
+def _hints(kind: type) -> tuple[list[str], dict[str, Any]]:
+    """The required keys of a `TypedDict`, and the types of all of its keys."""
+    hints = get_type_hints(kind, include_extras=True)  # Python 3.11 does not know by itself which are required
+    total = getattr(kind, "__total__", True)
+    return [key for key, hint in hints.items() if total and get_origin(hint) is not NotRequired], hints
+
+
+def _invalid(value: object, expected: str) -> SchemaError:
+    shown = repr(value) if len(repr(value)) < 60 else f"a {type(value).__name__}"
+    return SchemaError(f"is {shown}, expected {expected}")

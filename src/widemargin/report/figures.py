@@ -1,16 +1,16 @@
-"""The charts of a result, each of which can also be saved as SVG or PNG without a browser."""
+"""Charts of a result, which can also be saved as SVG or PNG without a browser."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from widemargin._io.files import write_whole
 from widemargin._io.optional import import_optional
-from widemargin.report.layers import HOVER, SHOWN, TICKS, color, digits, figure, hover, tips
+from widemargin.report.layers import HOVER, SHOWN, TICKS, ChartRow, color, digits, figure, hover, tips
 from widemargin.report.names import label_of, place_name, sentence
-from widemargin.report.schema import Result
+from widemargin.report.schema import Json, Result
 from widemargin.report.statistics import density, places, statistics
 from widemargin.report.theme import SHAPES, Mode, config
 
@@ -27,8 +27,8 @@ def margins(result: Result, place: str) -> alt.LayerChart:
     alt = import_optional("altair")
     if place not in places(result["arms"]):
         raise ValueError(f"place is {place!r}, expected one of {', '.join(map(repr, places(result['arms'])))}")
-    rows: list[dict[str, Any]] = []
-    means: list[dict[str, Any]] = []
+    rows: list[ChartRow] = []
+    means: list[ChartRow] = []
     for arm in result["arms"]:
         if place not in arm.get("margins", {}):
             continue
@@ -71,7 +71,7 @@ def margins(result: Result, place: str) -> alt.LayerChart:
     if low < 0 < high:
         zero = alt.Chart(alt.InlineData(values=[{"zero": 0, "text": "boundary"}])).encode(x="zero:Q")
         layers.append(zero.mark_rule(style="boundary", clip=True))
-        left = -low > 0.15 * (high - low)  # where there is room beside fewer curves
+        left = -low > 0.15 * (high - low)  # on the side with fewer curves
         text = zero.mark_text(style="aside", align="right" if left else "left", dx=-5 if left else 5, dy=9, clip=True)
         layers.append(text.encode(y=alt.value(0), text="text:N"))
     return figure(layers, rows, f"Margins {place_name(place)}", zoom=True)
@@ -124,8 +124,8 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
     return figure([dashed.mark_line(clip=True), hover(lines, told)], rows, sentence(name), zoom=True)
 
 
-def training_rows(result: Result, quantity: Quantity, place: str) -> list[dict[str, Any]]:
-    """What `over_training` draws: a row per arm, kind of samples and epoch."""
+def training_rows(result: Result, quantity: Quantity, place: str) -> list[ChartRow]:
+    """The data of `over_training`: a row per arm, kind of samples and epoch."""
     name = f"{DISTANCE_AT}{place}" if quantity == "distance" else quantity
     return [
         {"arm": label_of(arm), "samples": samples, "epoch": row["epoch"], "value": digits(value)}
@@ -159,8 +159,8 @@ def vega_lite_version() -> str:
     return ".".join(version.removeprefix("v").split(".")[:2])
 
 
-def _static(spec: dict[str, Any]) -> dict[str, Any]:
-    """The specification without what only a pointer needs, and without Altair's own theme."""
+def _static(spec: dict[str, Json]) -> dict[str, Json]:
+    """The specification without interactive parts and without Altair's own theme."""
     kept = {key: value for key, value in spec.items() if key != "config"}
     if "layer" in spec:
         kept["layer"] = [layer for layer in spec["layer"] if layer.get("name") != HOVER]
@@ -170,7 +170,7 @@ def _static(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shares(
-    result: Result, rows: list[dict[str, Any]], x: str, title: str, told: str, name: str, *, log: bool = False
+    result: Result, rows: list[ChartRow], x: str, title: str, told: str, name: str, *, log: bool = False
 ) -> alt.LayerChart:
     alt = import_optional("altair")
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(nice=False)

@@ -1,16 +1,16 @@
-"""What one sees on the page, in two or three sentences that are computed from its numbers."""
+"""Headline of a page: two or three sentences computed from its numbers."""
 
 from __future__ import annotations
 
 import math
 
 from widemargin.report.names import label_of, norm_name, number, place_name, sentence, share
-from widemargin.report.schema import Arm, Result
+from widemargin.report.schema import ArmResult, Result
 from widemargin.report.statistics import places, statistics
 
 
 def headline(result: Result) -> list[str]:
-    """The sentences; the first arm is what the others are compared with. Empty where there is nothing to say."""
+    """The sentences, in which the first arm is the baseline. Empty if nothing can be compared."""
     arms = result["arms"]
     if len(arms) == 1:
         return [sentence(told) for told in (_single(result),) if told]
@@ -37,19 +37,19 @@ def _single(result: Result) -> str:
     return f"{'; '.join(said)}." if said else ""
 
 
-def _means(arms: list[Arm]) -> dict[str, float]:
+def _means(arms: list[ArmResult]) -> dict[str, float]:
     place = next(iter(places(arms)), "")
     means = {label_of(arm): statistics(arm["margins"][place]).mean for arm in arms if place in arm.get("margins", {})}
     return {label: mean for label, mean in means.items() if math.isfinite(mean)}
 
 
-def _best_margin(arms: list[Arm]) -> str | None:
-    """The arm that the first sentence is about, which the others may call "it"."""
+def _best_margin(arms: list[ArmResult]) -> str | None:
+    """The arm with the largest mean margin, called "it" after the first sentence."""
     means = _means(arms)
     return max(means, key=lambda label: means[label]) if len(means) > 1 else None
 
 
-def _margins(arms: list[Arm]) -> str:
+def _margins(arms: list[ArmResult]) -> str:
     means = _means(arms)
     if len(means) < 2:
         return ""
@@ -75,7 +75,7 @@ def _margins(arms: list[Arm]) -> str:
     return f"No network keeps its samples clearly further from the decision boundary than {base} ({number(reference)})."
 
 
-def _accuracy(arms: list[Arm], subject: str | None) -> str:
+def _accuracy(arms: list[ArmResult], subject: str | None) -> str:
     known = {label_of(arm): a for arm in arms if (a := arm.get("accuracy")) is not None}
     if len(known) < 2:
         return ""
@@ -110,11 +110,11 @@ def _attacked(result: Result, subject: str | None) -> str:
     return f"{under}, {who} is still right on {share(known[best])}, {base} on {share(known[base])}."
 
 
-def accuracy_at(arm: Arm, epsilon: float | int) -> float | None:
+def accuracy_at(arm: ArmResult, epsilon: float | int) -> float | None:
     """The accuracy of the arm's curve at `epsilon`, if it was measured there."""
     found = (float(p["accuracy"]) for p in arm.get("curve", []) if math.isclose(p["epsilon"], epsilon, rel_tol=1e-6))
     return next(found, None)
 
 
-def _of(arm: Arm) -> str:
+def _of(arm: ArmResult) -> str:
     return f" of {arm['samples']:,} samples" if "samples" in arm else " of the samples"

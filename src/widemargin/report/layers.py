@@ -1,28 +1,31 @@
-"""What the charts are made of."""
+"""Layers, tooltips and colours that the charts share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from widemargin._io.optional import import_optional
 from widemargin.report.names import label_of
-from widemargin.report.schema import Result
+from widemargin.report.schema import Json, Result
 
 if TYPE_CHECKING:
     import altair as alt
 
-Told: TypeAlias = tuple[str, str, str]
+ChartRow: TypeAlias = dict[str, Json]
+"""A row of the data of a chart."""
+
+Tip: TypeAlias = tuple[str, str, str]
 """A line of a tooltip: a field, its name, and the format of its numbers; empty for text."""
 
 WIDTH, HEIGHT = 680, 300
-SHOWN = "indexof(hidden, datum.arm) < 0"  # the page writes the arms that its reader switched off into `hidden`
+SHOWN = "indexof(hidden, datum.arm) < 0"  # the page writes the arms that are switched off into `hidden`
 TICKS = {"expr": "ceil(width / 80)"}  # fewer on a phone
 HOVER = "hover"  # the name of the layer that only a pointer needs
 _ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # a plain wheel scrolls the page
 _PAN = "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:pointermove!"  # a finger scrolls it too
 
 
-def figure(layers: list[Any], rows: list[dict[str, Any]], name: str, *, zoom: bool) -> alt.LayerChart:
+def figure(layers: list[alt.Chart], rows: list[ChartRow], name: str, *, zoom: bool) -> alt.LayerChart:
     """The layers as one chart, whose data named "rows" are `rows`; with `zoom` its x-axis can be moved and scaled."""
     alt = import_optional("altair")
     if zoom:
@@ -34,8 +37,8 @@ def figure(layers: list[Any], rows: list[dict[str, Any]], name: str, *, zoom: bo
     return chart
 
 
-def hover(curves: alt.Chart, told: list[Told]) -> alt.Chart:
-    """The point of the curves nearest to the pointer, with its tooltip; the others are there but unseen and untold.
+def hover(curves: alt.Chart, told: list[Tip]) -> alt.Chart:
+    """The point of the curves nearest to the pointer, with its tooltip; the others are invisible.
 
     The tooltip is written out, since Vega-Lite (6.4) looks for the text fields of a nearest point in the wrong object.
     """
@@ -56,7 +59,7 @@ def color(result: Result) -> alt.Color:
     return alt.Color("arm:N", title=None, scale=alt.Scale(domain=[label_of(arm) for arm in result["arms"]]))
 
 
-def tips(told: list[Told]) -> list[alt.Tooltip]:
+def tips(told: list[Tip]) -> list[alt.Tooltip]:
     """The lines of a tooltip."""
     alt = import_optional("altair")
     return [
@@ -68,5 +71,5 @@ def tips(told: list[Told]) -> list[alt.Tooltip]:
 
 
 def digits(value: float | int) -> float:
-    """Four digits are more than a chart shows, and keep the page small."""
+    """Round to four digits, which keeps the page small."""
     return float(f"{value:.4g}")

@@ -1,14 +1,14 @@
-"""How arms, places and numbers are written."""
+"""Text forms of arms, places and numbers."""
 
 from __future__ import annotations
 
 import math
 
-from widemargin.report.schema import Arm
+from widemargin.report.schema import ArmResult
 
 
-def label_of(arm: Arm) -> str:
-    """What is shown for an arm."""
+def label_of(arm: ArmResult) -> str:
+    """The label of an arm, by default its name."""
     return arm.get("label", arm["name"])
 
 

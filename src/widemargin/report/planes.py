@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from widemargin._io.optional import import_optional
 from widemargin.report.layers import digits, tips
 from widemargin.report.picture_schema import Panel, check_picture
+from widemargin.report.schema import Json
 from widemargin.report.theme import SHAPES
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def chart(panel: Panel, *, width: int = WIDTH, zoom: bool = True) -> alt.LayerCh
     )
 
 
-def figure(picture: Mapping[str, Any], *, columns: int = 2) -> alt.TopLevelMixin:
+def figure(picture: Mapping[str, Json], *, columns: int = 2) -> alt.TopLevelMixin:
     """All panels of `picture` with their titles and captions, to be saved as one file (`figures.save`)."""
     alt = import_optional("altair")
     checked = check_picture(picture)
@@ -55,11 +56,11 @@ def figure(picture: Mapping[str, Any], *, columns: int = 2) -> alt.TopLevelMixin
     return whole.resolve_scale(color="independent", shape="independent", strokeDash="independent", fill="independent")
 
 
-def _legend(**more: Any) -> alt.Legend:
+def _legend(**more: object) -> alt.Legend:
     return import_optional("altair").Legend(title=None, orient="top", offset=8, columns=5, **more)
 
 
-def _axes(panel: Panel, x: str = "x", y: str = "y") -> dict[str, Any]:
+def _axes(panel: Panel, x: str = "x", y: str = "y") -> dict[str, alt.X | alt.Y]:
     alt = import_optional("altair")
     left, right, bottom, top = panel["box"]
     names = panel.get("axes", ["", ""])
@@ -71,13 +72,13 @@ def _axes(panel: Panel, x: str = "x", y: str = "y") -> dict[str, Any]:
 
 
 def _names(panel: Panel) -> list[str]:
-    """The classes that are seen, in their order: their places are those of the colours."""
+    """The classes that occur, in the order of their colours."""
     seen = {part["label"] for part in panel.get("parts", [])} | {point["label"] for point in panel.get("points", [])}
     seen |= {int(run[4]) for run in panel.get("runs", [])}
     return [panel["classes"][label] for label in sorted(seen)]
 
 
-def _ground(panel: Panel) -> list[Any]:
+def _ground(panel: Panel) -> list[alt.Chart]:
     """The regions: polygons, or the runs of a raster; the box alone where there are neither."""
     alt = import_optional("altair")
     classes = panel["classes"]
@@ -130,7 +131,7 @@ def _ground(panel: Panel) -> list[Any]:
     ]
 
 
-def _lines(panel: Panel) -> list[Any]:
+def _lines(panel: Panel) -> list[alt.Chart]:
     alt = import_optional("altair")
     layers = []
     if panel.get("ellipses"):
@@ -156,7 +157,7 @@ def _lines(panel: Panel) -> list[Any]:
     return layers
 
 
-def _curves(panel: Panel) -> Any:
+def _curves(panel: Panel) -> alt.Chart:
     alt = import_optional("altair")
     rows = [
         {"curve": i, "name": curve["name"], "step": k, "x": digits(x), "y": digits(y)}
@@ -178,8 +179,8 @@ def _curves(panel: Panel) -> Any:
     )
 
 
-def _samples(panel: Panel) -> list[Any]:
-    """Points by class, in colour and shape; also the legend of the regions, whether or not there are points."""
+def _samples(panel: Panel) -> list[alt.Chart]:
+    """Points by class, in colour and shape; with the legend of the regions, even without points."""
     alt = import_optional("altair")
     names = _names(panel)
     points = panel.get("points", [])

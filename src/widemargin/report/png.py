@@ -1,20 +1,26 @@
-"""Images as PNG, with zlib and numpy alone, so that a page can carry them inside."""
+"""Images as PNG and as data URIs, with zlib and NumPy alone."""
 
 from __future__ import annotations
 
 import base64
 import struct
 import zlib
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
 
+from widemargin.report.schema import Json
+
+Image: TypeAlias = Sequence[Json] | np.ndarray
+"""Numbers in [0, 1], [h, w] or [1, h, w] in gray, [3, h, w] in colour: nested lists or an array."""
+
 _GRAY, _RGB = 0, 2  # the colour types of the PNG specification, section 11.2.2
 
 
-def encode(image: Any) -> bytes:
-    """The PNG file of `image`: numbers in [0, 1], [h, w] or [1, h, w] in gray, [3, h, w] in colour, 8 bits a value."""
+def encode(image: Image) -> bytes:
+    """The PNG file of `image`, with 8 bits per value."""
     pixels = _pixels(image)
     height, width, channels = pixels.shape
     # Each row begins with the number of its filter; 0 is none.
@@ -28,12 +34,12 @@ def encode(image: Any) -> bytes:
     )
 
 
-def data_uri(image: Any) -> str:
-    """The PNG of `image` as text that an `<img>` takes for an address, so that nothing has to be fetched."""
+def data_uri(image: Image) -> str:
+    """The PNG of `image` as a data URI."""
     return "data:image/png;base64," + base64.b64encode(encode(image)).decode("ascii")
 
 
-def _pixels(image: Any) -> UInt8[np.ndarray, "h w c"]:
+def _pixels(image: Image) -> UInt8[np.ndarray, "h w c"]:
     try:
         values = np.asarray(image, dtype=np.float64)
     except (TypeError, ValueError) as error:

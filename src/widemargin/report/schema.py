@@ -1,49 +1,77 @@
-"""What the report reads: a result as plain values, the ones that JSON knows.
+"""Schema of the results that the report reads: plain values, as JSON has them.
 
-A result has one arm per network. Everything but the title and the arms may be missing, and a page shows only what is
-there. The demo writes several arms, `widemargin train` and `widemargin measure` one.
+A result has one arm per network. Only the title and the arms are required, and a page shows only the entries given. The
+demo writes several arms, `widemargin train` and `widemargin measure` one.
 """
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypeAlias, TypedDict
+import math
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
+
+Json: TypeAlias = Any
+"""A plain value: a number, text, None, or lists and dictionaries of them."""
+
+PNG = "data:image/png;base64,[A-Za-z0-9+/]+={0,2}"
+"""The regular expression of an image as a data URI."""
+
+
+class Limits(NamedTuple):
+    """The interval that a number lies in."""
+
+    least: float | int
+    most: float | int = math.inf
+
+    def __str__(self) -> str:
+        return f"in [{self.least:g}, {self.most:g}]" if math.isfinite(self.most) else f">= {self.least:g}"
+
+
+class Length(NamedTuple):
+    """The length of a list."""
+
+    entries: int
+
+
+Share = Annotated[float, Limits(0, 1)]
+Amount = Annotated[float, Limits(0)]
+Count = Annotated[int, Limits(0)]
 
 
 class Density(TypedDict):
-    """A margin distribution that was summarised elsewhere: the density at the points of a grid, and statistics."""
+    """A margin distribution given as a density on a grid, with statistics."""
 
     grid: list[float]
-    density: list[float]
-    count: int
+    density: list[Amount]
+    count: Count
     mean: float
-    std: float
-    share_negative: float
+    std: Amount
+    share_negative: Share
 
 
-Margins: TypeAlias = "list[float | None] | Density"
+Margins: TypeAlias = list[float | None] | Density
 """One number per sample, None where a sample has no margin (a zero gradient); or a density."""
 
 
 class Attacked(TypedDict):
-    """Accuracy on inputs that were moved by `epsilon`."""
+    """Accuracy on inputs perturbed by `epsilon`."""
 
-    epsilon: float
-    accuracy: float
+    epsilon: Amount
+    accuracy: Share
 
 
 class Robust(TypedDict):
-    """Accuracy in balls of radius `epsilon`: the share that is proved, and the share that an attack left."""
+    """Accuracy in balls of radius `epsilon`: the certified share, and the share that withstands an attack."""
 
-    epsilon: float
-    certified: float
-    attacked: float
+    epsilon: Amount
+    certified: Share
+    attacked: Share
 
 
 class Bracketed(TypedDict):
     """Distances of samples, an entry each: certified, attacked (None: nothing found; 0: misclassified), linearised."""
 
-    lower: list[float]
-    upper: list[float | None]
+    lower: list[Amount]
+    upper: list[Amount | None]
     linearized: list[float | None]
     band: list[Robust]
 
@@ -51,59 +79,67 @@ class Bracketed(TypedDict):
 class Sized(TypedDict):
     """Accuracy of a network trained on `samples` samples."""
 
-    samples: int
-    accuracy: float
+    samples: Annotated[int, Limits(1)]
+    accuracy: Share
 
 
-Row: TypeAlias = "dict[str, float | int | str | None]"
-"""One moment of a training run, as the history of `fit` writes it: `epoch`, `split` ("train" or "validation"), and what
-is known of that part: `loss`, `accuracy`, and the mean `distance at …` each place. Other numbers are not shown."""
+Row: TypeAlias = dict[str, float | int | str | None]
+"""A row of the history of `fit`: `epoch`, `split` ("train" or "validation"), and of that split the `loss`, `accuracy`
+and mean `distance at …` each place. Other numbers are not shown."""
+
+
+class Moment(TypedDict):
+    """The entries of a `Row` that are checked."""
+
+    epoch: Amount
+    split: Literal["train", "validation"]
+    accuracy: NotRequired[Share | None]
 
 
 class Hard(TypedDict):
     """A sample of small margin."""
 
-    index: int
+    index: Count
     label: int | str
     prediction: int | str
     margin: float | None
-    image: NotRequired[Any]  # [h][w], [1][h][w] or [3][h][w] of numbers in [0, 1]; or a PNG as a data URI
+    image: NotRequired[Annotated[Json, PNG]]  # a PNG as a data URI, or numbers in [0, 1], see `png.Image`
 
 
-class Arm(TypedDict):
-    """One network and what was measured on it; `name` is its key, `label` what is shown (by default the name)."""
+class ArmResult(TypedDict):
+    """One network and its measurements; `name` is its key, `label` is shown (by default the name)."""
 
     name: str
     label: NotRequired[str]
     note: NotRequired[str]
-    samples: NotRequired[int]
-    accuracy: NotRequired[float | None]
+    samples: NotRequired[Count]
+    accuracy: NotRequired[Share | None]
     margins: NotRequired[dict[str, Margins]]
     curve: NotRequired[list[Attacked]]
     bracket: NotRequired[Bracketed]
     sizes: NotRequired[list[Sized]]
     history: NotRequired[list[Row]]
     hardest: NotRequired[list[Hard]]
-    seconds: NotRequired[float]
+    seconds: NotRequired[Amount]
 
 
-class Attack(TypedDict, total=False):
-    """What moved the inputs of the curves: `name`, the norm of ε, how many samples, and the ε shown in the table."""
+class AttackInfo(TypedDict, total=False):
+    """The attack behind the curves: its `name`, the norm of ε, the number of samples, and the ε shown in the table."""
 
     name: str
     norm: str
-    samples: int
-    shown: list[float]
+    samples: Count
+    shown: list[Amount]
 
 
 class Result(TypedDict):
-    """A page's worth of results. `norm` is that of the margins, as shown: "l_2"."""
+    """The results of one page. `norm` is that of the margins, as shown: "l_2"."""
 
     title: str
-    arms: list[Arm]
+    arms: list[ArmResult]
     subtitle: NotRequired[str]
     norm: NotRequired[str]
-    attack: NotRequired[Attack]
-    settings: NotRequired[dict[str, Any]]
-    versions: NotRequired[dict[str, Any]]
-    hardware: NotRequired[dict[str, Any]]
+    attack: NotRequired[AttackInfo]
+    settings: NotRequired[dict[str, Json]]
+    versions: NotRequired[dict[str, Json]]
+    hardware: NotRequired[dict[str, Json]]

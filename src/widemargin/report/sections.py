@@ -1,32 +1,35 @@
-"""The sections of charts that a result has data for."""
+"""Sections of a page: the charts that a result has data for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from widemargin.report import brackets, figures, tables
 from widemargin.report.names import label_of, number, place_name, sentence, share
-from widemargin.report.schema import Result
+from widemargin.report.schema import Json, Result
 from widemargin.report.statistics import places, statistics
+
+if TYPE_CHECKING:
+    import altair as alt
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """One chart: its id in the page, its title, what it shows in words, its specification, its numbers, its caption."""
+    """One chart: its id in the page, title, description in words, specification, table of numbers and caption."""
 
     id: str
     title: str
     description: str
-    spec: dict[str, Any]
-    table: tables.Table
+    spec: dict[str, Json]
+    table: tables.TextTable
     wide: bool
     text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading, what to look for, and charts."""
+    """A heading, an explanation and charts."""
 
     id: str
     title: str
@@ -35,7 +38,7 @@ class Section:
 
 
 def sections(result: Result) -> list[Section]:
-    """The sections of `result`, in the order of the page; one without data is left out."""
+    """The sections of `result`, in the order of the page, without empty ones."""
     found = (_margins(result), _attack(result), _bracket(result), _training(result), _sizes(result))
     return [section for section in found if section.cards]
 
@@ -105,7 +108,7 @@ def _training(result: Result) -> Section:
     cards: list[Card] = []
     for i, (quantity, place, title) in enumerate(wanted):
         values = figures.training_rows(result, quantity, place)
-        # One point is no line; a loss of one kind can't be compared with a loss of another.
+        # One point is no line, and different losses can't be compared.
         if len({row["epoch"] for row in values}) < 2 or (quantity == "loss" and len(result["arms"]) > 1):
             continue
         last = {(row["arm"], row["samples"]): row["value"] for row in values}
@@ -114,7 +117,7 @@ def _training(result: Result) -> Section:
         told = f"{sentence(title)} over the epochs. At the end: {'; '.join(ends)}."
         chart, table = figures.over_training(result, quantity, place), tables.of_training(result, quantity, place)
         cards.append(_card(f"training-{i}", title, told, chart, table, wide=not cards))
-    text = "What happened on the way. Solid lines: validation samples; dashed lines: training samples."
+    text = "Values during training. Solid lines: validation samples; dashed lines: training samples."
     return Section(id="training", title="Over training", text=text, cards=cards)
 
 
@@ -127,7 +130,7 @@ def _sizes(result: Result) -> Section:
     return Section(id="data", title="Against data", text=text, cards=cards)
 
 
-def _card(id: str, title: str, told: str, chart: Any, table: tables.Table, *, wide: bool = True) -> Card:
+def _card(id: str, title: str, told: str, chart: alt.LayerChart, table: tables.TextTable, *, wide: bool = True) -> Card:
     spec = chart.to_dict()
     for key in ("config", "title"):  # the page has its own configurations and headings
         spec.pop(key, None)

@@ -1,15 +1,15 @@
-"""What is said of the margins of an arm: statistics and a density, from a number per sample, without torch."""
+"""Statistics and density of the margins of an arm, without torch."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from widemargin.report.schema import Arm, Margins
+from widemargin.report.schema import ArmResult, Margins
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 POINTS = 121
@@ -20,7 +20,7 @@ _Values = Float[np.ndarray, " n"]
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """The figures of the table; NaN where there is none. `std` is that of the samples themselves (divided by n)."""
+    """Statistics of margins; NaN where undefined. `std` is divided by n."""
 
     count: int
     invalid: int
@@ -36,7 +36,7 @@ class Statistics:
 
 
 def statistics(margins: Margins) -> Statistics:
-    """The statistics of `margins`; None, a sample without a margin, is left out and counted."""
+    """The statistics of `margins`; None, a sample without a margin, is excluded and counted."""
     if isinstance(margins, dict):
         return Statistics(
             count=margins["count"],
@@ -81,7 +81,7 @@ def density(margins: Margins) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in zip(grid, heights, strict=True)]
 
 
-def places(arms: list[Arm]) -> list[str]:
+def places(arms: list[ArmResult]) -> list[str]:
     """The places at which any arm has margins, in the order in which they are first named."""
     return list(dict.fromkeys(place for arm in arms for place in arm.get("margins", {})))
 
@@ -92,5 +92,5 @@ def _bandwidth(values: _Values) -> float:
     return 0.9 * (min(spread, quartiles) if quartiles > 0 else spread) * len(values) ** -0.2
 
 
-def _values(margins: Any) -> _Values:
+def _values(margins: Iterable[float | int | None]) -> _Values:
     return np.array([m for m in margins if m is not None], dtype=np.float64)

@@ -1,6 +1,6 @@
-"""The scoreboard of the studies, and a page for each: HTML files that ask nothing of any server and run no script.
+"""Pages of the studies: the scoreboard, and one page per study, from result files (`results/<ID>.json`).
 
-They are made of result files alone (`results/<ID>.json`), as `studies.result` writes them.
+The pages load nothing from any server and run no script.
 """
 
 from __future__ import annotations
@@ -9,27 +9,28 @@ import base64
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from widemargin import __version__
-from widemargin._io.files import write_whole
 from widemargin._io.optional import import_optional
-from widemargin.report import study_charts
+from widemargin.report import html, study_charts
 from widemargin.report.figures import save, vega_lite_version
 from widemargin.report.names import number
-from widemargin.report.theme import PALETTE, config
+from widemargin.report.schema import Json
+from widemargin.report.study_charts import Figure, StudyResult
+from widemargin.report.theme import Mode, config
+
+if TYPE_CHECKING:
+    import altair as alt
 
 ORDER = ("reproduced", "direction holds", "not reproduced", "not run")
 MOST = 500
-"""So many rows at most has the table below a chart: a cloud of points has more, which no one reads."""
+"""The largest number of rows in the table below a chart."""
 
 _NEEDED = ("study", "source", "title", "question", "scale", "verdict", "claims", "command")
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def write(folder: str | os.PathLike[str], results: Sequence[Mapping[str, Any]]) -> list[Path]:
+def write(folder: str | os.PathLike[str], results: Sequence[StudyResult]) -> list[Path]:
     """Write `index.html`, the scoreboard, `scoreboard.svg`, and `<ID>.html` for every result that has rows.
 
     `results` are those of all studies, in order; one that was not run has the paper's side alone.
@@ -40,18 +41,18 @@ def write(folder: str | os.PathLike[str], results: Sequence[Mapping[str, Any]]) 
             raise ValueError(f"the result of {result.get('study', 'a study')} has no {', '.join(missing)}")
     folder = Path(folder)
     pages = {"index.html": scoreboard(results)} | {f"{r['study']}.html": page(r) for r in results if r.get("rows")}
-    written = [_write(folder / name, text) for name, text in pages.items()]
+    written = [html.write(folder / name, text) for name, text in pages.items()]
     return [*written, save(counts_chart(results), folder / "scoreboard.svg")]
 
 
-def counts(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many studies have which verdict, strongest first."""
+def counts(results: Sequence[StudyResult]) -> dict[str, int]:
+    """The number of studies with each verdict, strongest verdict first."""
     found = Counter(result["verdict"] for result in results)
     return dict(sorted(found.items(), key=lambda item: (_strength(item[0]), item[0])))
 
 
-def scoreboard(results: Sequence[Mapping[str, Any]]) -> str:
-    """The page of all studies: what the paper reports, what was measured, and the verdict."""
+def scoreboard(results: Sequence[StudyResult]) -> str:
+    """The page of all studies: reported value, measured value and verdict."""
     rows = []
     for result in results:
         claim = result["claims"][0] if result["claims"] else None
@@ -72,11 +73,11 @@ def scoreboard(results: Sequence[Mapping[str, Any]]) -> str:
             }
         )
     tally = [{"verdict": word, "count": count, "class": _class(word)} for word, count in counts(results).items()]
-    return _render("scoreboard.html", rows=rows, tally=tally, total=len(results))
+    return html.render("scoreboard.html", rows=rows, tally=tally, total=len(results))
 
 
-def page(result: Mapping[str, Any]) -> str:
-    """The page of one study: claims, the paper's figure drawn again, deviations, and how to run it again."""
+def page(result: StudyResult) -> str:
+    """The page of one study: claims, the paper's figure redrawn, deviations, and the command that reruns it."""
     figures = [
         {
             "title": figure["title"],
@@ -98,7 +99,7 @@ def page(result: Mapping[str, Any]) -> str:
         for place, cell in result.get("chosen", {}).items()
         if cell
     ]
-    return _render(
+    return html.render(
         "study.html",
         result=result,
         claims=claims,
@@ -110,8 +111,8 @@ def page(result: Mapping[str, Any]) -> str:
     )
 
 
-def counts_chart(results: Sequence[Mapping[str, Any]]) -> Any:
-    """A bar for each verdict, as long as there are studies that have it."""
+def counts_chart(results: Sequence[StudyResult]) -> alt.LayerChart:
+    """A bar chart of the number of studies with each verdict."""
     alt = import_optional("altair")
     rows = [{"verdict": word, "studies": count} for word, count in counts(results).items()]
     base = alt.Chart(alt.InlineData(values=rows)).encode(
@@ -123,14 +124,14 @@ def counts_chart(results: Sequence[Mapping[str, Any]]) -> Any:
     )
 
 
-def paper(claim: Mapping[str, Any]) -> str:
+def paper(claim: Mapping[str, Json]) -> str:
     """The paper's number, with its tolerance."""
     if claim["reported"] is None:
         return "order"
     return f"{claim['reported']:g}".replace("-", "−")
 
 
-def ours(claim: Mapping[str, Any]) -> str:
+def ours(claim: Mapping[str, Json]) -> str:
     """Our number ± standard deviation over seeds."""
     if claim["measured"] is None:
         return "–"
@@ -138,7 +139,7 @@ def ours(claim: Mapping[str, Any]) -> str:
     return number(claim["measured"]) + (f" ± {number(sd)}" if sd is not None else " (one seed)")
 
 
-def hardware(result: Mapping[str, Any]) -> list[str]:
+def hardware(result: StudyResult) -> list[str]:
     """The machines that trials ran on."""
     found = []
     for origin in result.get("origins", []):
@@ -147,7 +148,7 @@ def hardware(result: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _cells(point: Mapping[str, Any], figure: Mapping[str, Any]) -> dict[str, str]:
+def _cells(point: study_charts.Point, figure: Figure) -> dict[str, str]:
     percent = bool(figure.get("percent"))
     half = (point["high"] - point["low"]) / 2
     shown = f"{100 * point['mean']:.2f} % ± {100 * half:.2f}" if percent else f"{point['mean']:.4g} ± {half:.2g}"
@@ -160,8 +161,8 @@ def _cells(point: Mapping[str, Any], figure: Mapping[str, Any]) -> dict[str, str
     }
 
 
-def _image(result: Mapping[str, Any], figure: Mapping[str, Any], mode: Any) -> str:
-    """The chart as an address: an image can run no script, whatever its words say."""
+def _image(result: StudyResult, figure: Figure, mode: Mode) -> str:
+    """The chart as a data URI of an SVG: scripts inside an image never run."""
     spec = study_charts.chart(result, figure).to_dict()
     spec.pop("config", None)
     svg = import_optional("vl_convert").vegalite_to_svg(
@@ -170,32 +171,9 @@ def _image(result: Mapping[str, Any], figure: Mapping[str, Any], mode: Any) -> s
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
 
 
-def _render(template: str, **values: Any) -> str:
-    jinja2 = import_optional("jinja2")
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_template),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    text: str = environment.get_template(template).render(
-        policy=_POLICY, style=_template("page.css"), palettes=PALETTE, version=__version__, **values
-    )
-    return text
-
-
-def _template(name: str) -> str:
-    return resources.files("widemargin.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 def _strength(verdict: str) -> int:
     return next(i for i, word in enumerate((*ORDER, "")) if verdict.startswith(word))
 
 
 def _class(verdict: str) -> str:
     return ("good", "half", "bad", "none", "none")[_strength(verdict)]
-
-
-def _write(path: Path, text: str) -> Path:
-    return write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))

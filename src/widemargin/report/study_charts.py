@@ -1,26 +1,31 @@
-"""A paper's figure drawn again from the rows of a study's result, as its `figures` say."""
+"""A paper's figure redrawn from the rows of a study's result, as its `figures` declare."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from widemargin._io.optional import import_optional
 from widemargin.report.layers import HEIGHT, WIDTH, digits
+from widemargin.report.schema import Json
 from widemargin.report.theme import SHAPES
 
 if TYPE_CHECKING:
     import altair as alt
 
-Point = dict[str, Any]
+StudyResult: TypeAlias = Mapping[str, Json]
+"""The content of a result file, as `studies.result` writes it."""
+Figure: TypeAlias = Mapping[str, Json]
+"""An entry of `figures` in a result file."""
+Point: TypeAlias = dict[str, Json]
 """`arm`, `x`, `mean`, `low` and `high` (one standard deviation), `seeds`, and `split` where the figure has one."""
 
 
-def points(result: Mapping[str, Any], figure: Mapping[str, Any]) -> list[Point]:
-    """What a figure shows: mean ± sd over seeds for every arm and x; every row by itself in a scatter plot."""
-    groups: dict[tuple[Any, ...], list[float]] = {}
+def points(result: StudyResult, figure: Figure) -> list[Point]:
+    """The points of a figure: mean ± sd over seeds for every arm and x; in a scatter plot, one point per row."""
+    groups: dict[tuple[str, Json, str | None, int | None], list[float]] = {}
     split = figure.get("split")
     for arm in _arms(result, figure):
         for number, row in enumerate(result["rows"]):
@@ -39,8 +44,8 @@ def points(result: Mapping[str, Any], figure: Mapping[str, Any]) -> list[Point]:
     return found
 
 
-def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChart:
-    """The figure; arms of ours are dashed, unless dashes tell the values of `split` apart."""
+def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
+    """The chart of a figure; arms that are not in the paper are dashed, unless dashes mark the values of `split`."""
     alt = import_optional("altair")
     rows = points(result, figure)
     if figure["kind"] == "bars" or not all(_is_number(row["x"]) for row in rows):
@@ -62,10 +67,9 @@ def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChar
     shapes = alt.Scale(domain=arms, range=[SHAPES[i % len(SHAPES)] for i in range(len(arms))])
     shape = alt.Shape("arm:N", title=None, scale=shapes)
     bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    layers: list[Any]
     if figure["kind"] == "lines":
-        layers = [_dashed(base.mark_line(), result, figure, arms), bars, base.mark_point(filled=True, size=45)]
-        layers[2] = layers[2].encode(shape=shape)
+        dots = base.mark_point(filled=True, size=45).encode(shape=shape)
+        layers = [_dashed(base.mark_line(), result, figure, arms), bars, dots]
     elif figure["kind"] == "bars":
         offset = [] if figure["x"] == "arm" else [alt.XOffset("arm:N", scale=alt.Scale(domain=arms))]
         layers = [layer.encode(*offset) for layer in (base.mark_bar(), bars)]
@@ -75,7 +79,7 @@ def chart(result: Mapping[str, Any], figure: Mapping[str, Any]) -> alt.LayerChar
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT + 60)
 
 
-def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
+def _x(figure: Figure, rows: Sequence[Point]) -> alt.X:
     alt = import_optional("altair")
     title = figure.get("x_title") or figure["x"]
     if any(isinstance(row["x"], str) for row in rows):
@@ -90,8 +94,8 @@ def _x(figure: Mapping[str, Any], rows: Sequence[Point]) -> alt.X:
     return alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=8))
 
 
-def _of_split(rows: Sequence[Point], split: str, arms: Sequence[str]) -> list[Any]:
-    """In a scatter plot the values of `split` have a shape each, and their own colours where there is but one arm."""
+def _of_split(rows: Sequence[Point], split: str, arms: Sequence[str]) -> list[alt.Shape | alt.Color]:
+    """In a scatter plot each value of `split` has a shape, and with a single arm also a colour."""
     alt = import_optional("altair")
     values = _values(rows)
     shapes = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
@@ -104,7 +108,7 @@ def _values(rows: Sequence[Point]) -> list[str]:
     return sorted({row["split"] for row in rows}, key=lambda value: (len(value), value))
 
 
-def _dashed(lines: Any, result: Mapping[str, Any], figure: Mapping[str, Any], arms: Sequence[str]) -> Any:
+def _dashed(lines: alt.Chart, result: StudyResult, figure: Figure, arms: Sequence[str]) -> alt.Chart:
     alt = import_optional("altair")
     patterns = [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3], [14, 4], [1, 2], [6, 2, 1, 2, 1, 2]]
     if figure.get("split"):
@@ -116,19 +120,19 @@ def _dashed(lines: Any, result: Mapping[str, Any], figure: Mapping[str, Any], ar
     return lines.encode(strokeDash=alt.StrokeDash("arm:N", title=None, scale=scale))
 
 
-def _arms(result: Mapping[str, Any], figure: Mapping[str, Any]) -> list[str]:
+def _arms(result: StudyResult, figure: Figure) -> list[str]:
     there = [arm["name"] for arm in result["arms"]]
     return there if figure.get("arms") is None else [name for name in figure["arms"] if name in there]
 
 
-def _agrees(row: Mapping[str, Any], figure: Mapping[str, Any]) -> bool:
+def _agrees(row: Mapping[str, Json], figure: Figure) -> bool:
     where = figure.get("where", {})
     if "curve" in row and "curve" not in where:
         return False
     return all(key in row and _equal(row[key], value) for key, value in where.items())
 
 
-def _equal(value: Any, wanted: Any) -> bool:
+def _equal(value: object, wanted: object) -> bool:
     if isinstance(wanted, list):
         return any(_equal(value, one) for one in wanted)
     if _is_number(value) and _is_number(wanted):
@@ -136,5 +140,5 @@ def _equal(value: Any, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

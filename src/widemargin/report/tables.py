@@ -1,4 +1,4 @@
-"""The tables of a page, as text: the one at its top, and one for each chart."""
+"""Tables of a page as text: the overview, and one for each chart."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from widemargin.report.statistics import QUANTILES, places, statistics
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What a cell says, and whether it is the best of its column."""
+    """Text of a cell, and whether it is the best of its column."""
 
     text: str
     best: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class TextTable:
     """Heads, and rows of a label and cells."""
 
     heads: list[str]
     rows: list[tuple[str, list[Cell]]]
 
 
-NONE = Table(heads=[], rows=[])
+NONE = TextTable(heads=[], rows=[])
 """No table."""
 
 
-def overview(result: Result) -> Table:
+def overview(result: Result) -> TextTable:
     """Accuracy, margins and accuracy under attack, a row per arm; the best of each column is marked."""
     arms = result["arms"]
     columns: list[tuple[str, list[float], bool]] = [("accuracy", [_or_nan(arm.get("accuracy")) for arm in arms], True)]
@@ -50,11 +50,11 @@ def overview(result: Result) -> Table:
     columns = [column for column in columns if not all(map(math.isnan, column[1]))]
     cells = [_column(head, values, most) for head, values, most in columns]
     rows = [(label_of(arm), [column[i] for column in cells]) for i, arm in enumerate(arms)]
-    return Table(heads=[head for head, _, _ in columns], rows=rows)
+    return TextTable(heads=[head for head, _, _ in columns], rows=rows)
 
 
 def notes(result: Result) -> list[str]:
-    """What a reader has to know to read the overview rightly."""
+    """Notes below the overview: the definition of the margin, standard errors, marks."""
     arms = result["arms"]
     told = []
     for place in places(arms)[:1]:
@@ -73,7 +73,7 @@ def notes(result: Result) -> list[str]:
     return told
 
 
-def of_margins(result: Result, place: str) -> Table:
+def of_margins(result: Result, place: str) -> TextTable:
     """The statistics and quantiles behind a chart of margins."""
     heads = ["samples", "without a margin", "mean", "std", "mean/std", "negative"]
     heads += [f"{100 * q:g} % below" for q in QUANTILES]
@@ -84,10 +84,10 @@ def of_margins(result: Result, place: str) -> Table:
             texts = [f"{s.count:,}", f"{s.invalid:,}", number(s.mean), number(s.std), number(s.ratio)]
             texts += [share(s.share_negative), *(number(s.quantiles.get(q)) for q in QUANTILES)]
             rows.append((label_of(arm), [Cell(text=text) for text in texts]))
-    return Table(heads=heads, rows=rows)
+    return TextTable(heads=heads, rows=rows)
 
 
-def of_attack(result: Result) -> Table:
+def of_attack(result: Result) -> TextTable:
     """Accuracy at each ε."""
     epsilons = sorted({point["epsilon"] for arm in result["arms"] for point in arm.get("curve", [])})
     rows = [
@@ -95,10 +95,10 @@ def of_attack(result: Result) -> Table:
         for arm in result["arms"]
         if arm.get("curve")
     ]
-    return Table(heads=[f"ε = {epsilon:g}" for epsilon in epsilons], rows=rows)
+    return TextTable(heads=[f"ε = {epsilon:g}" for epsilon in epsilons], rows=rows)
 
 
-def of_sizes(result: Result) -> Table:
+def of_sizes(result: Result) -> TextTable:
     """Accuracy at each number of training samples."""
     sizes = sorted({point["samples"] for arm in result["arms"] for point in arm.get("sizes", [])})
     rows = []
@@ -106,10 +106,10 @@ def of_sizes(result: Result) -> Table:
         at = {point["samples"]: point["accuracy"] for point in arm.get("sizes", [])}
         if at:
             rows.append((label_of(arm), [Cell(text=share(at.get(size))) for size in sizes]))
-    return Table(heads=[f"{size:,} samples" for size in sizes], rows=rows)
+    return TextTable(heads=[f"{size:,} samples" for size in sizes], rows=rows)
 
 
-def of_training(result: Result, quantity: figures.Quantity, place: str) -> Table:
+def of_training(result: Result, quantity: figures.Quantity, place: str) -> TextTable:
     """The quantity at about ten of the epochs, a row per arm and kind of samples."""
     values = {
         (row["arm"], row["samples"], row["epoch"]): row["value"]
@@ -122,7 +122,7 @@ def of_training(result: Result, quantity: figures.Quantity, place: str) -> Table
         (f"{arm}, {samples}", [Cell(text=written(values.get((arm, samples, epoch)))) for epoch in shown])
         for arm, samples in dict.fromkeys((arm, samples) for arm, samples, _ in values)
     ]
-    return Table(heads=[f"epoch {epoch:g}" for epoch in shown], rows=rows)
+    return TextTable(heads=[f"epoch {epoch:g}" for epoch in shown], rows=rows)
 
 
 def _column(head: str, values: list[float], most: bool) -> list[Cell]:
@@ -130,7 +130,7 @@ def _column(head: str, values: list[float], most: bool) -> list[Cell]:
     texts = [written(value) for value in values]
     known = [value for value in values if not math.isnan(value)]
     top = (max if most else min)(known)
-    # Equal as shown is equal: no medal for a digit that nobody sees.
+    # Values that are equal as shown are all marked.
     best = {text for text, value in zip(texts, values, strict=True) if value == top}
     marked = len(values) > 1 and len(set(texts)) > 1
     return [Cell(text=text, best=marked and text in best) for text in texts]

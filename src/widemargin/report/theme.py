@@ -1,12 +1,12 @@
-"""Colours and type of the charts, in the light and in the dark, as a configuration of Vega-Lite.
+"""Colours and fonts of pages and charts, in light and dark mode.
 
 The hues are those of Okabe and Ito. Their lightness is chosen for the page: the contrast with it is at least 3 : 1, and
-the first six differ clearly for people with either of the common colour deficiencies too (the tests compute both).
+the first six differ clearly under both common colour vision deficiencies (tests compute both).
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 Mode = Literal["light", "dark"]
 
@@ -23,25 +23,40 @@ PALETTE: dict[Mode, tuple[str, ...]] = {
 """One colour per arm, in the order of the arms; the ninth arm has the first colour again."""
 
 PAGE: dict[Mode, dict[str, str]] = {
-    "light": {"surface": "#ffffff", "ink": "#1b1d22", "soft": "#5c6270", "line": "#e3e5ea", "wrong": "#be4829"},
-    "dark": {"surface": "#1a1c22", "ink": "#eceef3", "soft": "#a3a9b8", "line": "#33363f", "wrong": "#d57b43"},
-}
-"""The page behind a chart, its text, its quieter text, its lines, and the side of the misclassified."""
+    "light": {
+        "page": "#f6f7f9", "surface": "#ffffff", "ink": "#1b1d22", "soft": "#5c6270", "line": "#e3e5ea",
+        "accent": "#0759b6", "wrong": "#be4829", "best": "#eaf1fb",
+        "shadow": "0 1px 2px rgb(20 24 40 / 5%), 0 6px 20px rgb(20 24 40 / 4%)",
+    },
+    "dark": {
+        "page": "#121317", "surface": "#1a1c22", "ink": "#eceef3", "soft": "#a3a9b8", "line": "#33363f",
+        "accent": "#7db4f5", "wrong": "#d57b43", "best": "#1d2a3d",
+        "shadow": "none",
+    },
+}  # fmt: skip
+"""Background, cards, text, secondary text, lines, links, misclassified samples, best cells and shadows of a page."""
 
 FILLS: dict[Mode, tuple[str, ...]] = {
     mode: tuple(_mixed(color, PAGE[mode]["surface"], 0.2 if mode == "light" else 0.26) for color in PALETTE[mode])
     for mode in PALETTE
 }
-"""The same colours, pale, for regions behind points and lines of those above."""
+"""Pale versions of the same colours, for regions behind points and lines."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
-"""One shape per arm beside its colour, for those who do not see colours, and for print."""
+"""One shape per arm in addition to its colour, for colour-blind readers and for print."""
 
 
-def config(mode: Mode, *, legend: bool) -> dict[str, Any]:
-    """The `config` of a chart; a page has its own legend for all charts, an exported chart needs one inside."""
+def css_colors(mode: Mode) -> str:
+    """All colours as CSS variables: `--ink` and the others of `PAGE`, `--arm-0` and the others of `PALETTE`."""
+    arms = {f"arm-{i}": color for i, color in enumerate(PALETTE[mode])}
+    return " ".join(f"--{name}: {color};" for name, color in (PAGE[mode] | arms).items())
+
+
+def config(mode: Mode, *, legend: bool) -> dict[str, object]:
+    """The Vega-Lite `config` of a chart. `legend`: inside the chart, as an exported chart needs it."""
     page = PAGE[mode]
+    titles = {"titleColor": page["soft"], "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "background": "transparent" if not legend else page["surface"],
         "font": FONT,
@@ -57,28 +72,24 @@ def config(mode: Mode, *, legend: bool) -> dict[str, Any]:
             "labelPadding": 8,
             "labelOverlap": "greedy",
             "labelSeparation": 6,
-            "titleColor": page["soft"],
-            "titleFontSize": 12,
-            "titleFontWeight": "normal",
             "titlePadding": 10,
+            **titles,
         },
         "axisX": {"grid": False, "domain": True, "domainColor": page["line"]},
         "axisY": {"titleAnchor": "end", "titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -12},
         "legend": {
             "disable": not legend,
             "orient": "top",
-            "titleColor": page["soft"],
-            "titleFontSize": 12,
-            "titleFontWeight": "normal",
             "labelColor": page["ink"],
             "labelFontSize": 12,
             "labelLimit": 220,
             "columns": 3,
             "columnPadding": 18,
-            "symbolStrokeWidth": 2.5,
             "offset": 34,
+            "symbolStrokeWidth": 2.5,
             "symbolOpacity": 1,
             "symbolType": "circle",
+            **titles,
         },
         "title": {
             "color": page["ink"],
@@ -91,14 +102,20 @@ def config(mode: Mode, *, legend: bool) -> dict[str, Any]:
             "subtitlePadding": 6,
         },
         "line": {"strokeWidth": 2.25, "strokeCap": "round"},
-        "style": {
-            "boundary": {"color": page["soft"], "strokeWidth": 1, "opacity": 0.9},
-            "aside": {"color": page["soft"], "fontSize": 11},
-            "wrong": {"color": page["wrong"], "opacity": 0.05},
-            "piece": {"stroke": page["soft"]},
-            "edge": {"color": page["ink"]},
-            "ellipse": {"color": PALETTE[mode][3]},
-            "curve": {"color": page["ink"]},
-            "sample": {"stroke": page["surface"]},
-        },
+        "style": _styles(mode),
+    }
+
+
+def _styles(mode: Mode) -> dict[str, object]:
+    """Looks of single marks, by the names that the charts use."""
+    page = PAGE[mode]
+    return {
+        "boundary": {"color": page["soft"], "strokeWidth": 1, "opacity": 0.9},
+        "aside": {"color": page["soft"], "fontSize": 11},
+        "wrong": {"color": page["wrong"], "opacity": 0.05},
+        "piece": {"stroke": page["soft"]},
+        "edge": {"color": page["ink"]},
+        "ellipse": {"color": PALETTE[mode][3]},
+        "curve": {"color": page["ink"]},
+        "sample": {"stroke": page["surface"]},
     }
