@@ -1,4 +1,4 @@
-"""What a final trial of `classify` may measure on test data beside its accuracy: values of `settings["measure"]`.
+"""Measurements of a final trial of `classify` beside its accuracy: values of `settings["measure"]`.
 
     {"kind": "attack", "attack": "fgsm", "epsilons": […]}       white-box curve; also "ifgsm", "pgd"; `steps` for those
     {"kind": "attack", …, "source": {"arm": "cross-entropy"}}   black-box: made on that arm's network of the same seed
@@ -17,182 +17,132 @@ of the attack, "noise" or "margins").
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from widemargin import attacks, margins
+from widemargin.margins.output import Classes, Reading
 from widemargin.registry import argument
 from widemargin.studies import bound_terms, boundary_points, embedding, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings
 
-Networks = Callable[[Settings], nn.Module]
-"""The trained network of some settings, for attacks that are made elsewhere."""
+Number = float | int
 
 
-def take(asked: Settings, network: nn.Module, parts: samples.Parts, seed: int, networks: Networks) -> Row:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """A trained network, its samples and seed; `networks` trains or loads that of other settings, for attacks."""
+
+    network: nn.Module
+    parts: samples.Parts
+    seed: int
+    networks: Callable[[Settings], nn.Module]
+
+
+def take(asked: Settings, subject: Subject) -> Row:
     """Metrics, and points of curves under `"points"`."""
     given = {key: value for key, value in asked.items() if key != "kind"}
     if asked.get("kind") not in _KINDS:
         raise ValueError(f"kind of a measurement is {asked.get('kind')!r}, expected one of {', '.join(_KINDS)}")
-    return _KINDS[asked["kind"]](network, parts, seed, networks, **given)
+    return _KINDS[asked["kind"]](subject, **given)
 
 
 def _attack(
-    network: nn.Module,
-    parts: samples.Parts,
-    seed: int,
-    networks: Networks,
+    subject: Subject,
     *,
     attack: str,
-    epsilons: list[float | int],
+    epsilons: Sequence[Number],
     source: Settings | None = None,
     target: Settings | None = None,
     count: int | None = None,
     curve: str | None = None,
     **settings: Any,
 ) -> Row:
-    moved: Any = attack
-    if settings:
-        moved = functools.partial(getattr(attacks, attack), **settings)
     if source is not None and target is not None:
         raise ValueError("an attack has a source and a target, expected one of them: the other is the trial's network")
-    maker = network if target is not None else None if source is None else networks(source)
-    rows = attacks.curve(
-        network if target is None else networks(target),
-        samples.first(parts.test, count),
-        epsilons,
-        attack=moved,
-        source=maker,
-        bounds=parts.whole.bounds,
-        seed=seed,
-        batch_size=1000,
-        progress=False,
-    )
-    name = attack if curve is None else curve
-    return {"points": [{"curve": name, "at": {"epsilon": r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]}
+    maker = subject.network if target is not None else None if source is None else subject.networks(source)
+    attacked = subject.network if target is None else subject.networks(target)
+    move = functools.partial(getattr(attacks, attack), **settings) if settings else attack
+    options = {"attack": move, "source": maker, "bounds": subject.parts.whole.bounds}
+    return _curve(subject, attacked, epsilons, count, curve or attack, "epsilon", **options)
 
 
-def _noise(
+def _noise(subject: Subject, *, sigmas: Sequence[Number], count: int | None = None, curve: str = "noise") -> Row:
+    """Noisy images are not clipped back (elsayed, Figure 7)."""
+    return _curve(subject, subject.network, sigmas, count, curve, "sigma", attack="gaussian", bounds=None)
+
+
+def _curve(
+    subject: Subject,
     network: nn.Module,
-    parts: samples.Parts,
-    seed: int,
-    networks: Networks,  # noqa: ARG001
-    *,
-    sigmas: list[float | int],
-    count: int | None = None,
-    curve: str = "noise",
+    sizes: Sequence[Number],
+    count: int | None,
+    curve: str,
+    axis: str,
+    **options: Any,
 ) -> Row:
-    rows = attacks.curve(
-        network,
-        samples.first(parts.test, count),
-        sigmas,
-        attack="gaussian",
-        bounds=None,  # elsayed, Figure 7: not clipped back
-        seed=seed,
-        batch_size=1000,
-        progress=False,
-    )
-    return {"points": [{"curve": curve, "at": {"sigma": r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]}
+    test = samples.first(subject.parts.test, count)
+    rows = attacks.curve(network, test, sizes, seed=subject.seed, batch_size=1000, progress=False, **options)
+    return {"points": [{"curve": curve, "at": {axis: r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]}
 
 
 def _margins(
-    network: nn.Module,
-    parts: samples.Parts,
-    seed: int,  # noqa: ARG001
-    networks: Networks,  # noqa: ARG001
+    subject: Subject,
     *,
-    p: Any = 2.0,
+    p: float | str = 2.0,
     at: list[str] | None = None,
-    classes: Any = 1,
-    scores: Any = "logits",
+    classes: Classes = 1,
+    scores: Reading = "logits",
     count: int | None = None,
     curve: str = "margins",
 ) -> Row:
+    test = samples.first(subject.parts.test, count)
     measured = margins.measure(
-        network,
-        samples.first(parts.test, count),
-        at=at or ["input"],
-        p=float(argument(p)),
-        classes=classes,
-        read_as=scores,
-        progress=False,
+        subject.network, test, at=at or ["input"], p=float(argument(p)), classes=classes, read_as=scores, progress=False
     )
     points = []
     for place, d in measured.statistics.items():
-        found = {"mean": d.mean, "sd": d.std, "mean/sd": d.ratio, "minimum": d.minimum, "negative": d.share_negative}
-        found["without"] = d.invalid
-        points.append({"curve": curve, "at": {"place": place}, **found})
+        values = {"mean": d.mean, "sd": d.std, "mean/sd": d.ratio, "minimum": d.minimum, "negative": d.share_negative}
+        points.append({"curve": curve, "at": {"place": place}, **values, "without": d.invalid})
     return {"points": points}
 
 
-def _density(
-    network: nn.Module,
-    parts: samples.Parts,
-    seed: int,  # noqa: ARG001
-    networks: Networks,  # noqa: ARG001
-    *,
-    grid: list[float | int],
-    count: int | None = None,
-    curve: str = "density",
-) -> Row:
-    """`grid` is the first and the last margin and how many there are between them, both included."""
-    found = margins.measure(network, samples.first(parts.test, count), at=["input"], progress=False)
-    d = found.statistics["input"]
+def _density(subject: Subject, *, grid: Sequence[Number], count: int | None = None, curve: str = "density") -> Row:
+    """`grid` is the first and the last margin, and how many there are in all."""
+    test = samples.first(subject.parts.test, count)
+    d = margins.measure(subject.network, test, at=["input"], progress=False).statistics["input"]
     first, last, steps = grid
-    places = [first + (last - first) * k / (int(steps) - 1) for k in range(int(steps))]
-    values = d.density(places).tolist() if len(d) > 1 and d.std > 0 else [0.0] * len(places)
-    points = [{"curve": curve, "at": {"margin": m}, "density": v} for m, v in zip(places, values)]
+    at = [first + (last - first) * k / (int(steps) - 1) for k in range(int(steps))]
+    values = d.density(at).tolist() if len(d) > 1 and d.std > 0 else [0.0] * len(at)
+    points = [{"curve": curve, "at": {"margin": m}, "density": v} for m, v in zip(at, values)]
     return {"margin mean": d.mean, "margin sd": d.std, "margin mean/sd": d.ratio, "points": points}
 
 
-def _embedding(
-    network: nn.Module,
-    parts: samples.Parts,
-    seed: int,
-    networks: Networks,  # noqa: ARG001
-    *,
-    of: list[str],
-    count: int | None = None,
-    shown: int = 0,
-) -> Row:
-    found: Row = {"points": []}
+def _embedding(subject: Subject, *, of: Sequence[str], count: int | None = None, shown: int = 0) -> Row:
+    row: Row = {"points": []}
     for part in of:
-        some = samples.first(parts.train if part == "train" else parts.test, count)
-        one = embedding.measured(network, some, part=part, seed=seed, shown=shown)
-        found["points"] += one.pop("points")
-        found.update(one)
-    return found
+        some = samples.first(subject.parts.train if part == "train" else subject.parts.test, count)
+        one = embedding.measured(subject.network, some, part=part, seed=subject.seed, shown=shown)
+        row = {**row, **one, "points": row["points"] + one["points"]}
+    return row
 
 
 def _bounds(
-    network: nn.Module,
-    parts: samples.Parts,
-    seed: int,
-    networks: Networks,  # noqa: ARG001
-    *,
-    r: float,
-    thetas: list[float | int],
-    count: int | None = None,
-    probes: int | None = None,
+    subject: Subject, *, r: Number, thetas: Sequence[Number], count: int | None = None, probes: int | None = None
 ) -> Row:
-    some = samples.first(parts.train, count)
-    return bound_terms.measured(network, some, r=r, thetas=thetas, probes=probes, seed=seed)
+    some = samples.first(subject.parts.train, count)
+    return bound_terms.measured(subject.network, some, r=r, thetas=thetas, probes=probes, seed=subject.seed)
 
 
-def _plane(
-    network: nn.Module,
-    parts: samples.Parts,
-    seed: int,
-    networks: Networks,  # noqa: ARG001
-    *,
-    seeds: list[int],
-    samples: bool = False,
-) -> Row:
-    """Of some seeds alone: the points are for a picture."""
-    return boundary_points.measured(network, parts.train, samples=samples) if seed in seeds else {}
+def _plane(subject: Subject, *, seeds: Sequence[int], samples: bool = False) -> Row:
+    """For some seeds only: the points are for a figure."""
+    if subject.seed not in seeds:
+        return {}
+    return boundary_points.measured(subject.network, subject.parts.train, samples=samples)
 
 
 _KINDS: dict[str, Callable[..., Row]] = {

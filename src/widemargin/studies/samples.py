@@ -12,7 +12,7 @@ import torch
 from widemargin import data
 from widemargin.data import Data, Samples
 from widemargin.data.seeds import generator
-from widemargin.studies.settings import Settings
+from widemargin.studies.settings import Settings, check_keys
 
 _KEYS = ("name", "pca", "train", "fraction", "balanced", "validation", "flips", "flip_validation", "test")
 
@@ -50,9 +50,7 @@ def prepare(settings: Settings, seed: int, *, root: Path | None = None, device: 
     lie inside larger ones, and labels flipped at 20 % are flipped at 40 %.
     """
     known = (*_KEYS, "shape", "samples") if settings["name"] == "synthetic" else _KEYS
-    for key in settings:
-        if key not in known:
-            raise ValueError(f"data has no setting {key!r}, expected one of {', '.join(known)}")
+    check_keys(settings, known, "data")
     whole = _whole(settings["name"], root, device, _frozen(settings.get("shape")), settings.get("samples"))
     if (dims := settings.get("pca")) is not None:
         whole = _projected(whole, dims)

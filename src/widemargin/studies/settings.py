@@ -1,11 +1,11 @@
-"""Settings: nested mappings of plain values, laid over one another, and the hash that names them."""
+"""Settings: nested mappings of plain values, how they are merged, and their hash."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 Settings: TypeAlias = Mapping[str, Any]
@@ -51,6 +51,16 @@ def check_plain(what: str, value: Any) -> None:
         raise ValueError(f"{what} has {value}, expected finite numbers (write 'inf' for the norm)")
     elif not isinstance(value, (str, int, float, bool, type(None))):
         raise TypeError(f"{what} has {value!r}, a {type(value).__name__}, expected plain values")
+
+
+def check_keys(settings: Settings, known: Sequence[str], what: str = "settings", *, exactly: bool = False) -> None:
+    """Raise at an unknown key; with `exactly` at a missing one too."""
+    for key in settings:
+        if key not in known:
+            raise ValueError(f"{what} has {key!r}, expected {', '.join(known)}")
+    for key in known if exactly else ():
+        if key not in settings:
+            raise ValueError(f"{what} has no {key!r}, expected {', '.join(known)}")
 
 
 def _put(into: dict[str, Any], path: list[str], value: Any) -> None:

@@ -12,7 +12,7 @@ import torch
 from widemargin.data import Samples, subset, to_sphere
 from widemargin.data.seeds import generator
 from widemargin.studies import samples
-from widemargin.studies.settings import Settings, plain
+from widemargin.studies.settings import Settings, check_keys, plain
 
 _KEYS = ("name", "shape", "samples", "test", "train", "pair", "parity", "labels", "attack", "standardize")
 
@@ -41,9 +41,7 @@ def points(settings: Settings, seed: int, *, root: Path | None = None, device: s
     become −1 and odd ones +1; `labels`, "true" or "random"; `attack`, how many more points with random labels;
     `standardize`, (x − first)/second before the projection (MNIST: 0.1307 and 0.3081 in the authors' code).
     """
-    for key in settings:
-        if key not in _KEYS:
-            raise ValueError(f"data has no setting {key!r}, expected one of {', '.join(_KEYS)}")
+    check_keys(settings, _KEYS, "data")
     return _points(json.dumps(plain(settings), sort_keys=True), seed, root, device)
 
 

@@ -47,5 +47,5 @@ def test_digits_of_two_classes_and_settings_that_are_none() -> None:
     x, y = linear_svm._samples({"name": "digits", "classes": [3, 8], "samples": 30}, 0, TrialContext())
     assert x.shape == (30, 64)
     assert set(y.tolist()) == {0, 1}
-    with pytest.raises(ValueError, match="expected data, loss, lr, steps, close"):
+    with pytest.raises(ValueError, match="'gamma'"):
         linear_svm.run(_trial(gamma=1), TrialContext())

@@ -53,5 +53,5 @@ def test_a_wrong_distance_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(ValueError, match="settings has inputs, classes, samples, p, q, expected"):
+    with pytest.raises(ValueError, match="'q'"):
         nearest_boundary.run(_trial(q=2), TrialContext())

@@ -62,5 +62,5 @@ def test_the_way_is_told_and_settings_are_checked() -> None:
     assert row["way"].startswith("two backwards")
     with pytest.raises(ValueError, match="precision is 'float16'"):
         _run(precision="float16")
-    with pytest.raises(ValueError, match=r"settings has .*epochs, expected"):
+    with pytest.raises(ValueError, match="'epochs'"):
         _run(epochs=3)

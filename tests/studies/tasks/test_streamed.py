@@ -90,9 +90,9 @@ def test_some_of_the_test_images_are_of_all_classes() -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(ValueError, match="has no search"):
+    with pytest.raises(ValueError, match="search"):
         streamed.run(_trial("search"), TrialContext())
-    with pytest.raises(ValueError, match="settings has 'steps'"):
+    with pytest.raises(ValueError, match="'steps'"):
         streamed.run(_trial(steps=3), TrialContext())
-    with pytest.raises(ValueError, match="name of data is 'mnist'"):
+    with pytest.raises(ValueError, match=r"data.*'mnist'"):
         streamed.run(_trial(data={"name": "mnist"}), TrialContext())

@@ -122,7 +122,7 @@ def test_twins_have_the_same_outputs_and_the_whole_task_is_learnt() -> None:
 
 @pytest.mark.parametrize("task", [targeted, nngp, twins])
 def test_an_unknown_setting_is_named(task: Any) -> None:
-    with pytest.raises(ValueError, match="settings has 'gamma', expected one of"):
+    with pytest.raises(ValueError, match="'gamma'"):
         task.run(trial({"gamma": 1.0, **SETTINGS}), TrialContext())
 
 

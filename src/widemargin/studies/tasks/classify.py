@@ -34,7 +34,7 @@ from widemargin import population, registry
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import measurements, samples, weights
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings, digest
+from widemargin.studies.settings import Settings, check_keys, digest
 from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
 
@@ -94,9 +94,7 @@ class _Job:
 
     @classmethod
     def of(cls, trial: Trial, context: TrialContext) -> _Job:
-        for key in trial.settings:
-            if key not in (*_TRAINING, "measure", "keep"):
-                raise ValueError(f"settings has {key!r}, expected {', '.join((*_TRAINING, 'measure', 'keep'))}")
+        check_keys(trial.settings, (*_TRAINING, "measure", "keep"))
         job = cls.of_settings(trial.settings, trial.seed, context)
         keep = bool(trial.settings.get("measure") or trial.settings.get("keep"))
         return cls(trial=trial, settings=job.settings, seed=trial.seed, parts=job.parts, keep=keep)
@@ -131,10 +129,14 @@ class _Job:
         if network is None:
             return found
         points: list[Row] = []
+        subject = measurements.Subject(
+            network=network,
+            parts=self.parts,
+            seed=self.seed,
+            networks=lambda other: train_one(other, self.seed, context),
+        )
         for asked in self.trial.settings.get("measure", ()):
-            measured = measurements.take(
-                asked, network, self.parts, self.seed, lambda other: train_one(other, self.seed, context)
-            )
+            measured = measurements.take(asked, subject)
             points += measured.pop("points", [])
             found.update(measured)
         return {**found, "points": points} if points else found

@@ -24,7 +24,7 @@ from widemargin.losses import Target
 from widemargin.margins import normalized
 from widemargin.modules import evaluating
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings, digest
+from widemargin.studies.settings import Settings, check_keys, digest
 from widemargin.studies.spheres import points
 from widemargin.studies.tasks import targeted
 from widemargin.studies.trial import Trial, TrialContext
@@ -46,7 +46,7 @@ def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial
     """The members of all trials as one population."""
     shared = trials[0].settings
     for trial in trials:
-        targeted.check({key: value for key, value in trial.settings.items() if key not in ("members", "sizes")})
+        check_keys(trial.settings, (*targeted.KEYS, "members", "sizes"))
     count = shared["members"]
     held = [points(t.settings["data"], t.seed, root=context.root, device=context.device) for t in trials]
     seeds = [trial.seed * 1000 + number for trial in trials for number in range(count)]

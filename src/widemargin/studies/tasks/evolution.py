@@ -23,7 +23,7 @@ from widemargin.data import Samples
 from widemargin.margins.accuracy import accuracy
 from widemargin.studies import samples
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings
+from widemargin.studies.settings import Settings, check_keys
 from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
 
@@ -35,11 +35,8 @@ _WATCH = ("at", "p", "scores", "classes", "every", "count")
 def run(trial: Trial, context: TrialContext) -> Row:
     """One training."""
     given = trial.settings
-    for key in given:
-        if key not in _KEYS:
-            raise ValueError(f"settings has {key!r}, expected {', '.join(_KEYS)}")
-    if set(given["watch"]) != set(_WATCH):
-        raise ValueError(f"watch has {', '.join(given['watch'])}, expected {', '.join(_WATCH)}")
+    check_keys(given, _KEYS)
+    check_keys(given["watch"], _WATCH, "watch", exactly=True)
     parts = samples.prepare(given["data"], trial.seed, root=context.root, device=context.device)
     loss = registry.loss(given["loss"])
     network = population.build(lambda: registry.network(given["network"]), [trial.seed])[0].to(context.device)

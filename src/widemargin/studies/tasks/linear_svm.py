@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from widemargin import data, registry
 from widemargin.data.seeds import generator
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings
+from widemargin.studies.settings import Settings, check_keys
 from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 2
@@ -39,8 +39,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
     from sklearn.svm import SVC
 
     given = trial.settings
-    if set(given) != set(_KEYS):
-        raise ValueError(f"settings has {', '.join(given)}, expected {', '.join(_KEYS)}")
+    check_keys(given, _KEYS, exactly=True)
     x, y = _samples(given["data"], trial.seed, context)
     exact = SVC(kernel="linear", C=1e8, tol=1e-9).fit(x.numpy(), y.numpy())
     best, offset = torch.tensor(exact.coef_[0]), float(exact.intercept_[0])

@@ -21,7 +21,7 @@ from widemargin import margins, norms, places
 from widemargin.data.seeds import generator
 from widemargin.registry import argument
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings
+from widemargin.studies.settings import check_keys
 from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 2
@@ -31,7 +31,8 @@ Vector = NDArray[np.float64]
 
 def run(trial: Trial, context: TrialContext) -> Row:  # noqa: ARG001 (it is small: always on the CPU)
     """All problems of one seed."""
-    given = _checked(trial.settings)
+    given = trial.settings
+    check_keys(given, _KEYS, exactly=True)
     p = float(argument(given["p"]))
     draw = generator("affine", trial.seed)
     inputs, classes, samples = given["inputs"], given["classes"], given["samples"]
@@ -108,9 +109,3 @@ def _descent(a: Vector, c: float, p: float) -> float:
         options={"maxiter": 500, "ftol": 1e-13, "gtol": 1e-10, "maxcor": 30},
     )
     return size * float(solved.fun) ** (1 / p)
-
-
-def _checked(settings: Settings) -> Settings:
-    if set(settings) != set(_KEYS):
-        raise ValueError(f"settings has {', '.join(settings)}, expected {', '.join(_KEYS)}")
-    return settings

@@ -12,6 +12,7 @@ from __future__ import annotations
 from widemargin import gp
 from widemargin.gp.ensembles import expected_accuracy
 from widemargin.studies.rows import Row
+from widemargin.studies.settings import check_keys
 from widemargin.studies.spheres import points
 from widemargin.studies.trial import Trial, TrialContext
 
@@ -22,9 +23,7 @@ _KEYS = ("data", "depth", "margins", "sizes")
 def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
     settings = trial.settings
-    for key in settings:
-        if key not in _KEYS:
-            raise ValueError(f"settings has {key!r}, expected one of {', '.join(_KEYS)}")
+    check_keys(settings, _KEYS)
     found = points(settings["data"], trial.seed, root=context.root, device=context.device)
     train, test = found.train, found.test
     posterior = gp.posterior(train.x.double(), train.y, test.x.double(), settings["depth"], covariance=False)

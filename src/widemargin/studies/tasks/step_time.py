@@ -24,6 +24,7 @@ import torch
 
 from widemargin import losses, population, registry
 from widemargin.studies.rows import Row
+from widemargin.studies.settings import check_keys
 from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import margin_backward
 
@@ -35,8 +36,7 @@ _PRECISIONS = ("float32", "bfloat16")
 def run(trial: Trial, context: TrialContext) -> Row:
     """Both losses in turn, on one network."""
     given = trial.settings
-    if set(given) != set(_KEYS):
-        raise ValueError(f"settings has {', '.join(given)}, expected {', '.join(_KEYS)}")
+    check_keys(given, _KEYS, exactly=True)
     if given["precision"] not in _PRECISIONS:
         raise ValueError(f"precision is {given['precision']!r}, expected 'float32' or 'bfloat16'")
     device = torch.device(context.device)

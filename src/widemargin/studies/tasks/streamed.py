@@ -28,7 +28,7 @@ from widemargin.data.imagenet import load_imagenet
 from widemargin.data.seeds import generator
 from widemargin.studies import samples, weights
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings, digest
+from widemargin.studies.settings import Settings, check_keys, digest
 from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
@@ -39,9 +39,7 @@ _KEYS = (*_TRAINING, "attacks", "count")
 def run(trial: Trial, context: TrialContext) -> Row:
     """One training, or its weights from the cache, and the attacks."""
     given = trial.settings
-    for key in given:
-        if key not in _KEYS:
-            raise ValueError(f"settings has {key!r}, expected {', '.join(_KEYS)}")
+    check_keys(given, _KEYS)
     if trial.stage == "search":
         raise ValueError("the task 'streamed' has no search: give its arms no search")
     network = _trained(given, trial.seed, context)

@@ -35,7 +35,7 @@ from widemargin.losses import Target
 from widemargin.margins import normalized
 from widemargin.optim import Nero, param_groups
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings, digest
+from widemargin.studies.settings import Settings, check_keys, digest
 from widemargin.studies.spheres import points
 from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
@@ -45,7 +45,7 @@ DIED = 1e30
 """The loss of a training that died, which no search chooses."""
 
 QUANTILES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
-_KEYS = ("data", "network", "alpha", "optimizer", "schedule", "steps", "batch", "until", "matmul", "spectral")
+KEYS = ("data", "network", "alpha", "optimizer", "schedule", "steps", "batch", "until", "matmul", "spectral")
 
 
 def run(trial: Trial, context: TrialContext) -> Row:
@@ -64,16 +64,9 @@ def alike(trial: Trial) -> str:
 def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial, Row]]:
     """Trials of one `alike` as a population."""
     for trial in trials:
-        check(trial.settings)
+        check_keys(trial.settings, KEYS)
     firsts = [build(trial.settings["network"], trial.seed, context) for trial in trials]
     yield from zip(trials, _rows(trials, firsts, context))
-
-
-def check(settings: Settings) -> None:
-    """Raise at a setting that is none."""
-    for key in settings:
-        if key not in _KEYS:
-            raise ValueError(f"settings has {key!r}, expected one of {', '.join(_KEYS)}")
 
 
 def build(settings: Settings, seed: int, context: TrialContext) -> nn.Module:

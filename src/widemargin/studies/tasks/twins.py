@@ -27,7 +27,7 @@ from widemargin.control import Twins, rejection_twins
 from widemargin.control.accuracy import accuracies
 from widemargin.losses import Target
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings
+from widemargin.studies.settings import Settings, check_keys
 from widemargin.studies.spheres import points
 from widemargin.studies.tasks import targeted
 from widemargin.studies.trial import Trial, TrialContext
@@ -40,9 +40,7 @@ _KEYS = ("data", "network", "pairs", "steps", "until", "lr", "decay", "whole")
 def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
     settings = trial.settings
-    for key in settings:
-        if key not in _KEYS:
-            raise ValueError(f"settings has {key!r}, expected one of {', '.join(_KEYS)}")
+    check_keys(settings, _KEYS)
     if settings.get("whole"):
         return _whole(settings, trial.seed, context)
     found = points(settings["data"], trial.seed, root=context.root, device=context.device)
