@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from widemargin.studies.effects import Effect, Order
@@ -29,6 +29,9 @@ from widemargin.studies.settings import Settings, check_plain
 Condition: TypeAlias = Mapping[str, Any]
 """A value for each axis of a study: `{"flips": 0.8}`."""
 
+Search: TypeAlias = Mapping[str, tuple[Any, ...]]
+"""Names of settings → the values to try, the usual one first."""
+
 ScaleName = Literal["smoke", "quick", "budget", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "quick", "budget", "paper")
 """From the smallest to the largest."""
@@ -36,7 +39,7 @@ SCALES: tuple[ScaleName, ...] = ("smoke", "quick", "budget", "paper")
 Kind = Literal["points", "relative", "order"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Arm:
     """One of the methods that are compared.
 
@@ -52,7 +55,8 @@ class Arm:
 
     name: str
     settings: Settings = field(default_factory=dict)
-    search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    search: Search = field(default_factory=dict)
+    _: KW_ONLY
     ours: bool = False
     only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 

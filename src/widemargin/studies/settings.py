@@ -12,6 +12,11 @@ Settings: TypeAlias = Mapping[str, Any]
 """Plain values: numbers, words, True, False, None, lists or tuples of them, and mappings of words to them."""
 
 
+def sgd(lr: float) -> Settings:
+    """SGD with momentum 0.9, of the registry."""
+    return {"name": "sgd", "lr": lr, "momentum": 0.9}
+
+
 def overlay(*layers: Settings) -> dict[str, Any]:
     """`layers` laid over one another, later ones on top; keys with dots reach inside. Tuples become lists.
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from widemargin.studies.claims import custom, value
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.elsayed.trained_on_all import (
-    EPSILONS,
     FROM_CROSS_ENTROPY,
     above,
     against_cross_entropy,
+    attack,
     declare,
     over_epsilon,
 )
@@ -18,7 +18,6 @@ from widemargin.studies.rows import Row, select
 
 BLACK = "fgsm from cross-entropy"
 AT_TENTH = {"curve": BLACK, "epsilon": 0.1}
-ON_CROSS_ENTROPY = {"target": {"arm": "cross-entropy"}}
 
 
 def best_margin(rows: Sequence[Row]) -> list[float]:
@@ -42,7 +41,7 @@ E7 = declare(
     source="elsayed, Fig. 6",
     title="Black-box FGSM from the cross-entropy model",
     question="Do images that were made to fool the cross-entropy model fool the margin models?",
-    measure=({"kind": "attack", "attack": "fgsm", "epsilons": EPSILONS, "curve": BLACK, **FROM_CROSS_ENTROPY},),
+    measure=(attack("fgsm", BLACK, **FROM_CROSS_ENTROPY),),
     claims=(
         value("at ε = 0.1, cross-entropy", "cross-entropy", 67.0, where=AT_TENTH),
         custom("at ε = 0.1, the best margin model", best_margin, 90.0),
@@ -60,48 +59,26 @@ E8 = declare(
     title="Black-box IFGSM; margin models as attackers",
     question="The same for IFGSM; and do images that were made to fool a margin model fool the cross-entropy model?",
     measure=(
-        {
-            "kind": "attack",
-            "attack": "ifgsm",
-            "epsilons": EPSILONS,
-            "curve": "ifgsm from cross-entropy",
-            **FROM_CROSS_ENTROPY,
-        },
-        {
-            "kind": "attack",
-            "attack": "fgsm",
-            "epsilons": EPSILONS,
-            "curve": "fgsm on cross-entropy",
-            **ON_CROSS_ENTROPY,
-        },
-        {
-            "kind": "attack",
-            "attack": "ifgsm",
-            "epsilons": EPSILONS,
-            "curve": "ifgsm on cross-entropy",
-            **ON_CROSS_ENTROPY,
-        },
+        attack("ifgsm", "ifgsm from cross-entropy", **FROM_CROSS_ENTROPY),
+        attack("fgsm", "fgsm on cross-entropy", target={"arm": "cross-entropy"}),
+        attack("ifgsm", "ifgsm on cross-entropy", target={"arm": "cross-entropy"}),
     ),
     claims=(
         *against_cross_entropy("ifgsm from cross-entropy"),
         *(
-            above(f"cross-entropy stands {attack.upper()} from {arm} better than its own", arm, "cross-entropy", curve)
-            for attack in ("fgsm", "ifgsm")
-            for curve in (f"{attack} on cross-entropy",)
+            above(f"cross-entropy stands {name.upper()} from {arm} better than its own", arm, "cross-entropy", curve)
+            for name in ("fgsm", "ifgsm")
+            for curve in (f"{name} on cross-entropy",)
             for arm in mnist.ALL_LAYER
         ),
     ),
-    figures=(
-        over_epsilon(
-            "Test accuracy under IFGSM from the cross-entropy model (elsayed, Fig. 14)", "ifgsm from cross-entropy"
-        ),
-        over_epsilon(
-            "Accuracy of the cross-entropy model under FGSM from each model (elsayed, Fig. 15)", "fgsm on cross-entropy"
-        ),
-        over_epsilon(
-            "Accuracy of the cross-entropy model under IFGSM from each model (elsayed, Fig. 16)",
-            "ifgsm on cross-entropy",
-        ),
+    figures=tuple(
+        over_epsilon(f"{title} (elsayed, Fig. {number})", curve)
+        for number, title, curve in (
+            (14, "Test accuracy under IFGSM from the cross-entropy model", "ifgsm from cross-entropy"),
+            (15, "Accuracy of the cross-entropy model under FGSM from each model", "fgsm on cross-entropy"),
+            (16, "Accuracy of the cross-entropy model under IFGSM from each model", "ifgsm on cross-entropy"),
+        )
     ),
     deviations=("The paper does not give α: here it is ε/10, in 10 steps; orders are asked for at ε = 0.1 and 0.2.",),
 )

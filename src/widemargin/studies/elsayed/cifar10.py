@@ -1,14 +1,13 @@
-"""What elsayed's CIFAR-10 studies share: WRN-28-10, the training, the five models, and ours beside them (§4.3, B.1)."""
+"""Shared parts of elsayed's CIFAR-10 studies: WRN-28-10, the training, the five models, and ours (§4.3, B.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from widemargin.studies import schema
 from widemargin.studies.elsayed.mnist import NORMS
-from widemargin.studies.schema import Arm, Scale, ScaleName
-from widemargin.studies.settings import Settings, overlay
+from widemargin.studies.schema import Arm, Scale, ScaleName, Search
+from widemargin.studies.settings import Settings, overlay, sgd
 
 LAYER_7, LAYER_13, LAYER_19 = "group1.block3.conv2", "group2.block2.conv2", "group3.block1.conv2"
 PLACES = ("input", LAYER_7, LAYER_13, LAYER_19, "output")
@@ -32,61 +31,37 @@ SMALL: Settings = {
     "batch": 10,
 }
 CUT: Settings = {"network": {"depth": 16, "widen": 4}, "steps": 3000}
-EVERY = {"schedule.every": (0.04, 0.4)}
+_RATES: Search = {"optimizer.lr": (0.01, 0.03, 0.1)}
+EVERY: Search = {"schedule.every": (0.04, 0.4)}
 """A decay of 0.9 every 2,000 or every 20,000 of 50,000 steps."""
 
 
-def baseline(name: str, loss: Settings) -> Arm:
-    """Cross-entropy or hinge, with SGD and momentum."""
-    return Arm(
-        name=name,
-        settings={
-            "loss": {"name": "augmented", "loss": loss},
-            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
-        },
-        search={**EVERY, "optimizer.lr": (0.01, 0.03, 0.1)},
-    )
+def _arm(name: str, loss: Settings, optimizer: Settings, search: Search, *, ours: bool = False) -> Arm:
+    settings = {"loss": {"name": "augmented", "loss": loss}, "optimizer": optimizer}
+    return Arm(name, settings, {**EVERY, **search}, ours=ours)
 
 
 def margin(norm: str) -> Arm:
     """The printed form: softmax scores, all classes, their sum, γ of 5,000 to 20,000, cross-entropy of weight 1."""
     loss = {
-        "name": "large-margin",
-        "p": NORMS[norm],
-        "at": PLACES,
-        "gamma": 10_000.0,
-        "scores": "softmax",
-        "classes": "all",
-        "aggregate": "sum",
-        "cross_entropy": 1.0,
-        "stabilize": None,
+        **{"name": "large-margin", "p": NORMS[norm], "at": PLACES, "gamma": 10_000.0, "scores": "softmax"},
+        **{"classes": "all", "aggregate": "sum", "cross_entropy": 1.0, "stabilize": None},
     }
-    return Arm(
-        name=f"margin {norm}",
-        settings={"loss": {"name": "augmented", "loss": loss}, "optimizer": {"name": "rmsprop", "lr": 0.001}},
-        search={**EVERY, "loss.loss.gamma": (10_000.0, 5_000.0, 20_000.0)},
-    )
+    gammas = {"loss.loss.gamma": (10_000.0, 5_000.0, 20_000.0)}
+    return _arm(f"margin {norm}", loss, {"name": "rmsprop", "lr": 0.001}, gammas)
 
 
 def ours(norm: str) -> Arm:
     """The library's default loss: logits, scale-free, the strongest other class, with cross-entropy's SGD."""
     gamma = {"l_inf": 0.03, "l_1": 10.0, "l_2": 0.5}[norm]
     loss = {"name": "large-margin", "p": NORMS[norm], "at": PLACES, "gamma": gamma, "classes": 1}
-    return Arm(
-        name=f"ours {norm}",
-        settings={
-            "loss": {"name": "augmented", "loss": loss},
-            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
-        },
-        search={**EVERY, "optimizer.lr": (0.01, 0.03, 0.1)},
-        ours=True,
-    )
+    return _arm(f"ours {norm}", loss, sgd(0.01), _RATES, ours=True)
 
 
 MARGINS = tuple(f"margin {norm}" for norm in NORMS)
 FIVE: tuple[Arm, ...] = (
-    baseline("cross-entropy", {"name": "cross-entropy"}),
-    baseline("hinge", {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01}),
+    _arm("cross-entropy", {"name": "cross-entropy"}, sgd(0.01), _RATES),
+    _arm("hinge", {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01}, sgd(0.01), _RATES),
     *(margin(norm) for norm in NORMS),
     *(ours(norm) for norm in NORMS),
 )
@@ -94,40 +69,29 @@ FIVE: tuple[Arm, ...] = (
 
 def scales(
     *,
-    measure: Mapping[ScaleName, Any] | None = None,
-    small: Settings | None = None,
+    more: Sequence[Settings] = ({}, {}, {}, {}),
     hours: float | int = 1,
-    only: Mapping[ScaleName, Mapping[str, tuple[Any, ...]]] | None = None,
-    of_values: Mapping[ScaleName, Mapping[str, Mapping[Any, Any]]] | None = None,
+    only: Sequence[Search] = (),
+    of_values: Sequence[Mapping[str, Mapping[float, Settings]]] = (),
     search_at: Settings | None = None,
     arms: tuple[str, ...] | None = None,
 ) -> dict[ScaleName, Scale]:
-    """The four scales; `measure`, `only`, `of_values` by scale, `small`: more for smoke; `hours` of budget on a GPU."""
+    """The four scales; `more` settings, `only` and `of_values` for each; `hours` of the budget on a GPU."""
     cut_margins = {
         arm.name: {"loss.loss.classes": 1, "loss.loss.at": PLACES_OF_10}
         for arm in FIVE
         if ("margin" in arm.name or arm.ours) and (arms is None or arm.name in arms)
     }
-    kept, asked, values = only or {}, measure or {}, of_values or {}
-
-    def settings(scale: ScaleName, lower: Settings) -> Settings:
-        return overlay(lower, {"measure": asked[scale]} if scale in asked else {})
-
     quick = overlay(SMALL, {"data.samples": 600, "data.validation": 100, "network.base": 8, "steps": 60, "batch": 50})
     return schema.scales(
         minutes=(0.1, 10, 60 * hours, 60_000),
-        settings=(
-            settings("smoke", overlay(SMALL, small or {})),
-            settings("quick", quick),
-            settings("budget", CUT),
-            settings("paper", {}),
-        ),
-        of_arms=(cut_margins, cut_margins, cut_margins),
-        of_values=(values.get("smoke", {}), values.get("quick", {})),
+        settings=[overlay(*both) for both in zip((SMALL, quick, CUT, {}), more)],
+        of_arms=(cut_margins,) * 3,
+        of_values=of_values,
         seeds=(1, 1, 2),
         cells=(1, 1, 2, 6),
         search_at=(None, search_at, search_at),
-        only=(kept.get("smoke", {}), kept.get("quick", {}), kept.get("budget", {}), kept.get("paper", {})),
+        only=only,
         note=(
             "synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
             "synthetic images, which say nothing of the claims: no CIFAR-10 is embedded; two cores",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from widemargin.studies.claims import gap, order
+from widemargin.studies.claims import gap
 from widemargin.studies.elsayed import cifar10
-from widemargin.studies.elsayed.trained_on_all import EPSILONS, FROM_CROSS_ENTROPY, TOLD, over_epsilon
+from widemargin.studies.elsayed.trained_on_all import EPSILONS, FROM_CROSS_ENTROPY, TOLD, above, over_epsilon
 from widemargin.studies.schema import Study
 from widemargin.studies.settings import Settings
 
 WHITE, BLACK = "fgsm", "fgsm from cross-entropy"
 
 
-def _measure(epsilons: tuple[float, ...], count: int | None) -> list[Settings]:
+def _measure(epsilons: tuple[float, ...], count: int | None) -> Settings:
     attack = {"kind": "attack", "attack": "fgsm", "epsilons": epsilons, "count": count}
-    return [attack, {**attack, "curve": BLACK, **FROM_CROSS_ENTROPY}]
+    return {"measure": [attack, {**attack, "curve": BLACK, **FROM_CROSS_ENTROPY}]}
 
+
+SIZES = ((0.05, *TOLD), EPSILONS, EPSILONS, EPSILONS)
+GAP = "at ε = 0.1 from cross-entropy, l_1 margin minus cross-entropy"
 
 E13 = Study(
     id="E13",
@@ -24,20 +27,9 @@ E13 = Study(
     arms=cifar10.FIVE,
     settings={**cifar10.SETTINGS, "keep": True},
     claims=(
-        gap(
-            "at ε = 0.1 from cross-entropy, l_1 margin minus cross-entropy",
-            "margin l_1",
-            "cross-entropy",
-            14.0,
-            where={"curve": BLACK, "epsilon": 0.1},
-        ),
+        gap(GAP, "margin l_1", "cross-entropy", 14.0, where={"curve": BLACK, "epsilon": 0.1}),
         *(
-            order(
-                f"{arm} above cross-entropy, {box}-box",
-                arm,
-                "cross-entropy",
-                where={"curve": curve, "epsilon": (0.05, 0.1)},
-            )
+            above(f"{arm} above cross-entropy, {box}-box", arm, "cross-entropy", curve, epsilon=(0.05, 0.1))
             for box, curve in (("white", WHITE), ("black", BLACK))
             for arm in ("margin l_1", "margin l_inf")
         ),
@@ -46,14 +38,7 @@ E13 = Study(
         over_epsilon("Test accuracy under white-box FGSM (elsayed, Fig. 10)", WHITE),
         over_epsilon("Test accuracy under FGSM from the cross-entropy model (elsayed, Fig. 10)", BLACK),
     ),
-    scales=cifar10.scales(
-        measure={
-            "smoke": _measure((0.05, *TOLD), 10),
-            "quick": _measure(EPSILONS, 100),
-            "budget": _measure(EPSILONS, 2000),
-            "paper": _measure(EPSILONS, None),
-        }
-    ),
+    scales=cifar10.scales(more=[_measure(*both) for both in zip(SIZES, (10, 100, 2000, None))]),
     deviations=(
         "The paper does not print the sizes of its attacks: here ε is 0 to 0.3; orders are asked for at 0.05 and 0.1.",
         "The cross-entropy model is attacked by itself: white-box.",

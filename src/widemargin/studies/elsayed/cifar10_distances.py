@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.effects import Ratio
 from widemargin.studies.elsayed import cifar10
 from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, ScaleName, Study
+from widemargin.studies.schema import Claim, Study
 from widemargin.studies.settings import Settings
 
 LAYERS = {"input": "input", "layer 7": cifar10.LAYER_7, "output": "output"}
@@ -23,20 +23,21 @@ WATCH: Settings = {
     "every": 500,
     "count": 1280,
 }
+SMALL: Settings = {**WATCH, "at": tuple(LAYERS_OF_10.values())}
+END = "at the input, on test data, at the end:"
+mean = functools.partial(value, metric="mean", where=AT_INPUT, relative=True)
 
 
 def _places(name: str) -> tuple[str, ...]:
     """The place, in the network of depth 28 and in the smaller ones."""
-    return tuple({LAYERS[name], LAYERS_OF_10[name]})
+    return tuple(dict.fromkeys((LAYERS[name], LAYERS_OF_10[name])))
 
 
-SCALES = cifar10.scales(hours=0.5, arms=ARMS)
-_WATCHED: dict[ScaleName, Settings] = {
-    "smoke": {"watch": {**WATCH, "at": tuple(LAYERS_OF_10.values()), "every": 1, "count": 5}},
-    "quick": {"watch": {**WATCH, "at": tuple(LAYERS_OF_10.values()), "every": 20, "count": 50}},
-    "budget": {"watch": {**WATCH, "at": tuple(LAYERS_OF_10.values()), "every": 100}},
-    "paper": {"watch": WATCH},
-}
+def _above(name: str, part: str) -> Claim:
+    where = {"curve": "end", "place": _places(name), "part": part}
+    text = f"margin above cross-entropy at {name}, {part}"
+    return order(text, "margin l_2", "cross-entropy", metric="mean", where=where)
+
 
 E15 = Study(
     id="E15",
@@ -47,39 +48,15 @@ E15 = Study(
     arms=tuple(arm for arm in cifar10.FIVE if arm.name in ARMS),
     settings=cifar10.SETTINGS,
     claims=(
-        value(
-            "at the input, on test data, at the end: margin",
-            "margin l_2",
-            100.0,
-            metric="mean",
-            where=AT_INPUT,
-            relative=True,
-        ),
-        value(
-            "at the input, on test data, at the end: cross-entropy",
-            "cross-entropy",
-            70.0,
-            metric="mean",
-            where=AT_INPUT,
-            relative=True,
-        ),
+        mean(f"{END} margin", "margin l_2", 100.0),
+        mean(f"{END} cross-entropy", "cross-entropy", 70.0),
         Claim(
-            text="at the input, on test data, at the end: margin over cross-entropy",
+            text=f"{END} margin over cross-entropy",
             effect=Ratio(metric="mean", arm="margin l_2", against="cross-entropy", where=AT_INPUT),
             reported=100 / 70,
             relative=True,
         ),
-        *(
-            order(
-                f"margin above cross-entropy at {name}, {part}",
-                "margin l_2",
-                "cross-entropy",
-                metric="mean",
-                where={"curve": "end", "place": _places(name), "part": part},
-            )
-            for name in LAYERS
-            for part in ("train", "validation", "test")
-        ),
+        *(_above(name, part) for name in LAYERS for part in ("train", "validation", "test")),
     ),
     figures=tuple(
         Figure(
@@ -93,9 +70,16 @@ E15 = Study(
         )
         for name, number in zip(LAYERS, (17, 18, 19))
     ),
-    scales={
-        name: dataclasses.replace(SCALES[name], settings={**SCALES[name].settings, **_WATCHED[name]}) for name in SCALES
-    },
+    scales=cifar10.scales(
+        hours=0.5,
+        arms=ARMS,
+        more=(
+            {"watch": {**SMALL, "every": 1, "count": 5}},
+            {"watch": {**SMALL, "every": 20, "count": 50}},
+            {"watch": {**SMALL, "every": 100}},
+            {"watch": WATCH},
+        ),
+    ),
     deviations=(
         "The paper does not say which norm its figures show, nor which margin model: here both are l_2.",
         "The paper averages over each mini-batch; here over the first 1,280 samples of each part, in evaluation mode.",

@@ -7,6 +7,14 @@ from widemargin.studies.elsayed import cifar10
 from widemargin.studies.figure import accuracy
 from widemargin.studies.schema import Study, grid
 
+BOTH = ("margin l_1", "cross-entropy")
+FIGURE = accuracy(
+    "fraction",
+    "Test accuracy over the share of the training samples (elsayed, Fig. 9)",
+    "share of the 45,000 training samples",
+    log_x=True,
+)
+
 E12 = Study(
     id="E12",
     source="elsayed, Fig. 9",
@@ -18,40 +26,21 @@ E12 = Study(
     conditions=grid(fraction=(0.01, 0.05, 0.1, 0.5, 1.0)),
     claims=(
         *(
-            gap(
-                f"at {100 * fraction:g} %, l_1 margin minus cross-entropy",
-                "margin l_1",
-                "cross-entropy",
-                2.5,
-                where={"fraction": fraction},
-            )
-            for fraction in (0.05, 0.01)
+            gap(f"at {100 * share:g} %, l_1 margin minus cross-entropy", *BOTH, 2.5, where={"fraction": share})
+            for share in (0.05, 0.01)
         ),
-        *(
-            order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy")
-            for arm in ("margin l_1", "margin l_inf")
-        ),
+        order("margin l_1 above cross-entropy everywhere", *BOTH),
+        order("margin l_inf above cross-entropy everywhere", "margin l_inf", "cross-entropy"),
     ),
-    figures=(
-        accuracy(
-            "fraction",
-            "Test accuracy over the share of the training samples (elsayed, Fig. 9)",
-            "share of the 45,000 training samples",
-            log_x=True,
-        ),
-    ),
+    figures=(FIGURE,),
     scales=cifar10.scales(
         hours=2,
-        small={"data.samples": 110},
-        of_values={
-            "smoke": {"fraction": {0.01: {"data.fraction": 0.5}, 0.05: {"data.fraction": 0.8}}},
-            "quick": {"fraction": {0.05: {"data.fraction": 0.2}, 0.1: {"data.fraction": 0.4}}},
-        },
-        only={
-            "smoke": {"fraction": (0.01, 0.05)},
-            "quick": {"fraction": (0.05, 0.1)},
-            "budget": {"fraction": (0.01, 0.05, 1.0)},
-        },
+        more=({"data.samples": 110}, {}, {}, {}),
+        of_values=(
+            {"fraction": {0.01: {"data.fraction": 0.5}, 0.05: {"data.fraction": 0.8}}},
+            {"fraction": {0.05: {"data.fraction": 0.2}, 0.1: {"data.fraction": 0.4}}},
+        ),
+        only=({"fraction": (0.01, 0.05)}, {"fraction": (0.05, 0.1)}, {"fraction": (0.01, 0.05, 1.0)}),
         search_at={"fraction": 0.05},
     ),
     deviations=("The shares other than 5 % and 1 % are ours: the paper's text names no others.", *cifar10.DEVIATIONS),

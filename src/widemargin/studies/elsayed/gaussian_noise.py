@@ -7,6 +7,13 @@ from widemargin.studies.figure import accuracy
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
+FIGURE = accuracy(
+    "sigma",
+    "Test accuracy over the standard deviation of the noise (elsayed, Fig. 7)",
+    "standard deviation of the noise",
+    where={"curve": "noise"},
+)
+
 E9 = declare(
     id="E9",
     source="elsayed, Fig. 7",
@@ -14,14 +21,7 @@ E9 = declare(
     question="Do margins help where the input is noisy but nobody attacks?",
     measure=({"kind": "noise", "sigmas": SIGMAS},),
     claims=against_cross_entropy("noise", sigma=(0.2, 0.3, 0.4, 0.5)),
-    figures=(
-        accuracy(
-            "sigma",
-            "Test accuracy over the standard deviation of the noise (elsayed, Fig. 7)",
-            "standard deviation of the noise",
-            where={"curve": "noise"},
-        ),
-    ),
+    figures=(FIGURE,),
     deviations=(
         "The paper does not print the standard deviations of its noise: here they are 0 to 0.6, and orders are asked "
         "for at 0.2 to 0.5.",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from widemargin.studies.claims import gap, order, value
-from widemargin.studies.elsayed.trained_on_all import FROM_CROSS_ENTROPY, over_epsilon
+from widemargin.studies.claims import gap, value
+from widemargin.studies.elsayed.trained_on_all import FROM_CROSS_ENTROPY, above, over_epsilon
 from widemargin.studies.schema import Arm, Study, scales
 from widemargin.studies.settings import Settings
 
@@ -11,6 +11,8 @@ EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
 PLACES = ("input", "Conv2d_4a_3x3", "Mixed_5d", "Mixed_6e", "fc")
 WHITE, ITERATED, BLACK = "fgsm", "ifgsm", "fgsm from cross-entropy"
 AT_TENTH = {"curve": WHITE, "epsilon": 0.1}
+BLACK_TENTH = {"curve": BLACK, "epsilon": 0.1}
+BOTH = ("margin l_1", "cross-entropy")
 
 
 def _attacks(epsilons: tuple[float, ...]) -> list[Settings]:
@@ -23,7 +25,11 @@ def _attacks(epsilons: tuple[float, ...]) -> list[Settings]:
 
 def _arm(name: str, loss: Settings, *, ours: bool = False) -> Arm:
     changed = {"name": "augmented", "crop": 16, "loss": loss}
-    return Arm(name=name, settings={"loss": {"name": "with-auxiliary", "loss": changed}}, ours=ours)
+    return Arm(name, {"loss": {"name": "with-auxiliary", "loss": changed}}, ours=ours)
+
+
+def _synthetic(samples: int) -> Settings:
+    return {"data": {"name": "synthetic", "shape": [3, 299, 299], "samples": samples}, "network": {"classes": 10}}
 
 
 MARGIN: Settings = {"name": "large-margin", "p": 1.0, "at": PLACES, "classes": 1}
@@ -53,25 +59,9 @@ E14 = Study(
         *(value(f"{arm}, no attack", arm, 78.0) for arm in ("cross-entropy", "margin l_1")),
         value("at ε = 0.1, white-box FGSM, cross-entropy", "cross-entropy", 33.0, where=AT_TENTH),
         value("at ε = 0.1, white-box FGSM, margin", "margin l_1", 44.0, where=AT_TENTH),
-        gap(
-            "at ε = 0.1, white-box FGSM, margin minus cross-entropy",
-            "margin l_1",
-            "cross-entropy",
-            11.0,
-            where=AT_TENTH,
-        ),
-        value(
-            "at ε = 0.1, FGSM from the cross-entropy model, margin",
-            "margin l_1",
-            59.0,
-            where={"curve": BLACK, "epsilon": 0.1},
-        ),
-        order(
-            "margin above cross-entropy under white-box IFGSM",
-            "margin l_1",
-            "cross-entropy",
-            where={"curve": ITERATED, "epsilon": (0.05, 0.1)},
-        ),
+        gap("at ε = 0.1, white-box FGSM, margin minus cross-entropy", *BOTH, 11.0, where=AT_TENTH),
+        value("at ε = 0.1, FGSM from the cross-entropy model, margin", "margin l_1", 59.0, where=BLACK_TENTH),
+        above("margin above cross-entropy under white-box IFGSM", *BOTH, ITERATED, epsilon=(0.05, 0.1)),
     ),
     figures=(
         over_epsilon("Accuracy under white-box FGSM (elsayed, Fig. 11)", WHITE),
@@ -81,21 +71,8 @@ E14 = Study(
     scales=scales(
         minutes=(0.5, 15, 1500, 100_000),
         settings=(
-            {
-                "data": {"name": "synthetic", "shape": [3, 299, 299], "samples": 4},
-                "network": {"classes": 10},
-                "epochs": 1,
-                "batch": 4,
-                "attacks": _attacks((0.05, 0.1)),
-                "count": 2,
-            },
-            {
-                "data": {"name": "synthetic", "shape": [3, 299, 299], "samples": 40},
-                "network": {"classes": 10},
-                "epochs": 2,
-                "batch": 8,
-                "count": 8,
-            },
+            {**_synthetic(4), "epochs": 1, "batch": 4, "attacks": _attacks((0.05, 0.1)), "count": 2},
+            {**_synthetic(40), "epochs": 2, "batch": 8, "count": 8},
             {"epochs": 5, "count": 5000},
         ),
         seeds=(1, 1, 1),

@@ -1,12 +1,11 @@
-"""What elsayed's MNIST studies share: the network, the training, the eight models, and ours beside them (§4.2, A.2)."""
+"""Shared parts of elsayed's MNIST studies: the network, the training, the eight models, and ours (§4.2, A.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from widemargin.studies.schema import Arm
-from widemargin.studies.settings import Settings
+from widemargin.studies.schema import Arm, Search
+from widemargin.studies.settings import Settings, sgd
 
 NORMS: Settings = {"l_inf": "inf", "l_1": 1.0, "l_2": 2.0}
 _GAMMAS = {"l_inf": (0.1, 0.3), "l_1": (10.0, 30.0), "l_2": (1.0, 3.0)}
@@ -40,29 +39,22 @@ QUICK: Settings = {
 """For two cores: minutes."""
 
 # A scale that affords few cells varies the last of these first: rates and γ, which train together as a population.
-_SHARED: dict[str, tuple[Any, ...]] = {"network.dropout": (0.0, 0.2), "optimizer.weight_decay": (0.0, 0.005)}
-_RATES: dict[str, tuple[Any, ...]] = {"optimizer.lr": (0.03, 0.1, 0.01, 0.003)}
+_SHARED: Search = {"network.dropout": (0.0, 0.2), "optimizer.weight_decay": (0.0, 0.005)}
+_RATES: Search = {"optimizer.lr": (0.03, 0.1, 0.01, 0.003)}
 
 
-def cross_entropy() -> Arm:
-    """Cross-entropy with SGD and momentum."""
-    return Arm(
-        name="cross-entropy",
-        settings={"loss": {"name": "cross-entropy"}, "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9}},
-        search={**_SHARED, **_RATES},
+def _baselines() -> tuple[Arm, Arm]:
+    """Cross-entropy, and the hinge of the scores with a small weight of it, which the paper does not give."""
+    hinge = {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01}
+    searched = {**_SHARED, **_RATES}
+    return (
+        Arm("cross-entropy", {"loss": {"name": "cross-entropy"}, "optimizer": sgd(0.01)}, searched),
+        Arm("hinge", {"loss": hinge, "optimizer": sgd(0.01)}, searched),
     )
 
 
-def hinge() -> Arm:
-    """The hinge of the scores with a small weight of cross-entropy; the paper does not give the weight."""
-    return Arm(
-        name="hinge",
-        settings={
-            "loss": {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01},
-            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
-        },
-        search={**_SHARED, **_RATES},
-    )
+def _margin(norm: str, everywhere: bool) -> Settings:
+    return {"name": "large-margin", "p": NORMS[norm], "at": ALL_LAYERS if everywhere else ("input",)}
 
 
 def margin(norm: str, *, everywhere: bool = True) -> Arm:
@@ -70,23 +62,11 @@ def margin(norm: str, *, everywhere: bool = True) -> Arm:
 
     The loss is clipped as in the released code's settings for MNIST (errata 3; the text says "at some threshold").
     """
+    loss = {"gamma": 200.0, "scores": "softmax", "classes": "all", "cross_entropy": 1.0, "clip": 4.0, "stabilize": None}
     return Arm(
-        name=f"margin {norm}{'' if everywhere else ', input'}",
-        settings={
-            "loss": {
-                "name": "large-margin",
-                "p": NORMS[norm],
-                "at": ALL_LAYERS if everywhere else ("input",),
-                "gamma": 200.0,
-                "scores": "softmax",
-                "classes": "all",
-                "cross_entropy": 1.0,
-                "clip": 4.0,
-                "stabilize": None,
-            },
-            "optimizer": {"name": "rmsprop", "lr": 0.001},
-        },
-        search={**_SHARED, "loss.gamma": (200.0, 1000.0), "optimizer.lr": (0.001, 0.0003)},
+        f"margin {norm}{'' if everywhere else ', input'}",
+        {"loss": {**_margin(norm, everywhere), **loss}, "optimizer": {"name": "rmsprop", "lr": 0.001}},
+        {**_SHARED, "loss.gamma": (200.0, 1000.0), "optimizer.lr": (0.001, 0.0003)},
     )
 
 
@@ -102,44 +82,23 @@ def margin_of_logits(norm: str, *, everywhere: bool = True) -> Arm:
     rates = tuple(round(rate / weights[0], 6) for rate in (0.1, 0.03))
     printed = margin(norm, everywhere=everywhere)
     loss = {"gamma": gammas[0], "scores": "logits", "clip": 1.0, "cross_entropy": weights[0]}
+    searched: Search = {"network.dropout": (0.0, 0.2), "loss.gamma": gammas, "loss.cross_entropy": weights}
     return Arm(
-        name=printed.name,
-        settings={
-            "loss": {**printed.settings["loss"], **loss},
-            "optimizer": {"name": "sgd", "lr": rates[0], "momentum": 0.9},
-        },
-        search={
-            "network.dropout": (0.0, 0.2),
-            "loss.gamma": gammas,
-            "loss.cross_entropy": weights,
-            "optimizer.lr": rates,
-        },
+        printed.name,
+        {"loss": {**printed.settings["loss"], **loss}, "optimizer": sgd(rates[0])},
+        {**searched, "optimizer.lr": rates},
     )
 
 
 def ours(norm: str, *, everywhere: bool = True, clip: float | None = None) -> Arm:
     """The library's default loss: logits, scale-free, against the strongest other class, with cross-entropy's SGD."""
     gammas = _GAMMAS[norm]
+    loss = {"gamma": gammas[0], "classes": 1, "cross_entropy": 1.0, **({} if clip is None else {"clip": clip})}
+    searched: Search = {"network.dropout": (0.0, 0.2), "loss.cross_entropy": (1.0, 0.0), "loss.gamma": gammas}
     return Arm(
-        name=f"ours {norm}{'' if everywhere else ', input'}",
-        settings={
-            "loss": {
-                "name": "large-margin",
-                "p": NORMS[norm],
-                "at": ALL_LAYERS if everywhere else ("input",),
-                "gamma": gammas[0],
-                "classes": 1,
-                "cross_entropy": 1.0,
-                **({} if clip is None else {"clip": clip}),
-            },
-            "optimizer": {"name": "sgd", "lr": 0.03, "momentum": 0.9},
-        },
-        search={
-            "network.dropout": (0.0, 0.2),
-            "loss.cross_entropy": (1.0, 0.0),
-            "loss.gamma": gammas,
-            "optimizer.lr": (0.03, 0.1),
-        },
+        f"ours {norm}{'' if everywhere else ', input'}",
+        {"loss": {**_margin(norm, everywhere), **loss}, "optimizer": sgd(0.03)},
+        {**searched, "optimizer.lr": (0.03, 0.1)},
         ours=True,
     )
 
@@ -149,29 +108,16 @@ def one_class(arms: Sequence[Arm]) -> dict[str, Settings]:
     return {arm.name: {"loss.classes": 1} for arm in arms if arm.settings["loss"]["name"] == "large-margin"}
 
 
-def eight_models() -> tuple[Arm, ...]:
+def _models(form: Callable[..., Arm], clip: float | None = None) -> tuple[Arm, ...]:
     """Cross-entropy, hinge, margins of three norms at all layers and at the input; and our arms beside them."""
-    return (
-        cross_entropy(),
-        hinge(),
-        *(margin(norm) for norm in NORMS),
-        *(margin(norm, everywhere=False) for norm in NORMS),
-        *(ours(norm) for norm in NORMS),
-    )
+    everywhere, at_input = ([form(norm, everywhere=all_layers) for norm in NORMS] for all_layers in (True, False))
+    return (*_baselines(), *everywhere, *at_input, *(ours(norm, clip=clip) for norm in NORMS))
 
 
-def of_logits() -> tuple[Arm, ...]:
-    """The same models in the form that the errata name, where the printed one does not train (E3)."""
-    return (
-        cross_entropy(),
-        hinge(),
-        *(margin_of_logits(norm) for norm in NORMS),
-        *(margin_of_logits(norm, everywhere=False) for norm in NORMS),
-        *(ours(norm, clip=1.0) for norm in NORMS),
-    )
+EIGHT = _models(margin)
+OF_LOGITS = _models(margin_of_logits, clip=1.0)
+"""The same models in the form that the errata name, where the printed one does not train (E3)."""
 
-
-EIGHT = eight_models()
 ALL_LAYER = tuple(f"margin {norm}" for norm in NORMS)
 INPUT_ONLY = tuple(f"margin {norm}, input" for norm in NORMS)
 OURS = tuple(f"ours {norm}" for norm in NORMS)

@@ -13,14 +13,18 @@ from widemargin.studies.figure import accuracy
 from widemargin.studies.schema import Study, grid, scales
 
 AT_80 = {"flips": 0.8}
-ARMS = mnist.of_logits()
+ONE_CLASS = mnist.one_class(mnist.OF_LOGITS)
+SOME = ("cross-entropy", *mnist.ALL_LAYER, "ours l_2")
+FIGURE = accuracy(
+    "flips", "Test accuracy over the share of flipped labels (elsayed, Fig. 12)", "share of flipped training labels"
+)
 
 E3 = Study(
     id="E3",
     source="elsayed, Fig. 2 and 12",
     title="Flipped training labels",
     question="Does a margin at all layers help where a share of the training labels is wrong?",
-    arms=ARMS,
+    arms=mnist.OF_LOGITS,
     settings=mnist.SETTINGS,
     axes={"flips": "data.flips"},
     conditions=grid(flips=(0.0, 0.2, 0.4, 0.6, 0.8)),
@@ -36,23 +40,17 @@ E3 = Study(
             for everywhere, at in zip(mnist.ALL_LAYER, mnist.INPUT_ONLY)
         ),
     ),
-    figures=(
-        accuracy(
-            "flips",
-            "Test accuracy over the share of flipped labels (elsayed, Fig. 12)",
-            "share of flipped training labels",
-        ),
-    ),
+    figures=(FIGURE,),
     scales=scales(
         minutes=(0.1, 15, 15, 12_000),
         settings=(mnist.SMALL, mnist.QUICK, {"steps": 3000}),
-        of_arms=(mnist.one_class(ARMS), mnist.one_class(ARMS), mnist.one_class(ARMS)),
+        of_arms=(ONE_CLASS,) * 3,
         seeds=(1, 2),
         cells=(1, 2, 3, 16),
         search_seeds=(1, 1, 2),
         search_at=(None, {"flips": 0.8}),
         only=({"flips": (0.0, 0.8)}, {"flips": (0.0, 0.4, 0.8)}, {"flips": (0.0, 0.4, 0.8)}),
-        arms=(None, ("cross-entropy", *mnist.ALL_LAYER, "ours l_2"), ("cross-entropy", *mnist.ALL_LAYER, "ours l_2")),
+        arms=(None, SOME, SOME),
         note=(
             "digits of 8 × 8 pixels, a small network, 2 steps, one other class",
             "2,000 images of mnist-5k; then steps, widths, other classes (1), noise levels, arms; two cores",

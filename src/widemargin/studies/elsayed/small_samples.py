@@ -12,6 +12,13 @@ FRACTIONS = (0.00125, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 """0.125 % of 55,000 are 68 samples. The paper names the two ends of the axis."""
 
 SMALLEST = {"fraction": 0.00125}
+SOME = ("cross-entropy", *mnist.ALL_LAYER, "ours l_inf")
+FIGURE = accuracy(
+    "fraction",
+    "Test accuracy over the share of the training samples (elsayed, Fig. 3 and 13)",
+    "share of the 55,000 training samples",
+    log_x=True,
+)
 
 E4 = Study(
     id="E4",
@@ -26,22 +33,11 @@ E4 = Study(
         gap("at 68 samples, l_inf margin minus cross-entropy", "margin l_inf", "cross-entropy", 3.7, where=SMALLEST),
         *(order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy") for arm in mnist.ALL_LAYER),
     ),
-    figures=(
-        accuracy(
-            "fraction",
-            "Test accuracy over the share of the training samples (elsayed, Fig. 3 and 13)",
-            "share of the 55,000 training samples",
-            log_x=True,
-        ),
-    ),
+    figures=(FIGURE,),
     scales=scales(
         minutes=(0.1, 15, 15, 18_000),
-        settings=(
-            overlay(mnist.SMALL, {"data.train": None}),
-            overlay(mnist.QUICK, {"data.train": None}),
-            {"steps": 3000},
-        ),
-        of_arms=(mnist.one_class(mnist.EIGHT), mnist.one_class(mnist.EIGHT), mnist.one_class(mnist.EIGHT)),
+        settings=(*(overlay(part, {"data.train": None}) for part in (mnist.SMALL, mnist.QUICK)), {"steps": 3000}),
+        of_arms=(mnist.one_class(mnist.EIGHT),) * 3,
         of_values=(
             {"fraction": {0.00125: {"data.fraction": 0.1}}},
             {"fraction": {0.00125: {"data.fraction": 0.02}, 0.1: {"data.fraction": 0.1}}},
@@ -50,11 +46,7 @@ E4 = Study(
         cells=(1, 2, 3, 16),
         search_at=(None, SMALLEST, {"fraction": 0.01}),
         only=({"fraction": (0.00125, 1.0)}, {"fraction": (0.00125, 0.1)}, {"fraction": (0.00125, 0.01, 0.1)}),
-        arms=(
-            None,
-            ("cross-entropy", *mnist.ALL_LAYER, "ours l_inf"),
-            ("cross-entropy", *mnist.ALL_LAYER, "ours l_inf"),
-        ),
+        arms=(None, SOME, SOME),
         note=(
             "digits of 8 × 8 pixels (10 % of them stand for the smallest share), a small network, 2 steps",
             "mnist-5k, of whose images 2 % stand for the smallest share; then steps, widths, other classes (1), "

@@ -10,8 +10,9 @@ from widemargin.studies.settings import Settings
 
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "at": cifar10.PLACES}
 PRINTED: Settings = {**LOSS, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 1.0, "stabilize": None}
-SMALL_PLACES = cifar10.PLACES_OF_10
-SMALL: Settings = {"network": {"depth": 10, "widen": 1, "base": 8}, "loss": {"at": SMALL_PLACES}}
+SMALL: Settings = {"network": {"depth": 10, "widen": 1, "base": 8}, "loss": {"at": cifar10.PLACES_OF_10}}
+CLAIM = "a margin step over a cross-entropy step: batch norm, 9 classes, 5 places, cross-entropy term"
+TITLE = "Time of a margin step over that of a cross-entropy step (elsayed, §4.1)"
 
 E16 = Study(
     id="E16",
@@ -38,23 +39,8 @@ E16 = Study(
         "warm": 3,
         "repeats": 10,
     },
-    claims=(
-        value(
-            "a margin step over a cross-entropy step: batch norm, 9 classes, 5 places, cross-entropy term",
-            "margin, 9 classes",
-            1.20,
-            metric="ratio",
-            relative=True,
-        ),
-    ),
-    figures=(
-        bars(
-            "arm",
-            "ratio",
-            "Time of a margin step over that of a cross-entropy step (elsayed, §4.1)",
-            y_title="ratio of times",
-        ),
-    ),
+    claims=(value(CLAIM, "margin, 9 classes", 1.20, metric="ratio", relative=True),),
+    figures=(bars("arm", "ratio", TITLE, y_title="ratio of times"),),
     scales=scales(
         minutes=(0.05, 2, 2, 3),
         settings=(

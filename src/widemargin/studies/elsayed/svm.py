@@ -8,6 +8,7 @@ from widemargin.studies.schema import Arm, Study, scales
 from widemargin.studies.settings import Settings
 
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "classes": 1}
+TITLE = "Margin of the trained separator over that of the exact SVM (elsayed, §3.2)"
 DATA = {
     "2 dimensions": {"data": {"name": "gaussian", "dimensions": 2, "samples": 40}},
     "10 dimensions": {"data": {"name": "gaussian", "dimensions": 10, "samples": 60}},
@@ -37,13 +38,7 @@ E17 = Study(
         for metric, text in (("cosine", "cosine of the angle between the normals"), ("share", "margin over the SVM's"))
     ),
     figures=(
-        bars(
-            "data",
-            "share",
-            "Margin of the trained separator over that of the exact SVM (elsayed, §3.2)",
-            y_title="margin over the SVM's",
-            percent=True,
-        ),
+        bars("data", "share", TITLE, y_title="margin over the SVM's", percent=True),
         bars("data", "cosine", "Cosine of the angle between the two normals"),
     ),
     scales=scales(

@@ -4,49 +4,35 @@ from __future__ import annotations
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import accuracy, scatter
-from widemargin.studies.schema import Arm, Study, scales
+from widemargin.studies.schema import Arm, Search, Study, scales
 from widemargin.studies.settings import Settings
 
 PLACES = ("input", "relu1", "relu2", "relu3")
 ADAM = {"name": "adam", "lr": 0.01}
 MARGIN: Settings = {"name": "large-margin", "p": 2.0, "gamma": 0.3, "at": PLACES, "classes": 1}
-GAMMAS = {"loss.gamma": (0.3, 0.5, 0.2)}
+GAMMAS: Search = {"loss.gamma": (0.3, 0.5, 0.2)}
 
 
-def _drawn(samples: bool) -> list[Settings]:
-    return [{"kind": "plane", "seeds": [0], "samples": samples}]
+def _arm(name: str, loss: Settings, search: Search = GAMMAS, *, ours: bool = False) -> Arm:
+    drawn = [{"kind": "plane", "seeds": [0], "samples": name == "cross-entropy"}]
+    return Arm(name, {"loss": loss, "optimizer": ADAM, "measure": drawn}, search, ours=ours)
 
 
+PRINTED: Settings = {**MARGIN, "stabilize": None, "cross_entropy": 0.1}
 ARMS = (
-    Arm(
-        name="cross-entropy",
-        settings={"loss": {"name": "cross-entropy"}, "optimizer": ADAM, "measure": _drawn(True)},
-        search={"optimizer.lr": (0.01, 0.003, 0.001)},
-    ),
-    Arm(
-        name="margin l_2",
-        settings={
-            "loss": {**MARGIN, "stabilize": None, "cross_entropy": 0.1, "second_order": True},
-            "optimizer": ADAM,
-            "measure": _drawn(False),
-        },
-        search=GAMMAS,
-    ),
-    Arm(
-        name="margin l_2, denominators detached",
-        settings={
-            "loss": {**MARGIN, "stabilize": None, "cross_entropy": 0.1},
-            "optimizer": ADAM,
-            "measure": _drawn(False),
-        },
-        search=GAMMAS,
-    ),
-    Arm(
-        name="ours l_2",
-        settings={"loss": MARGIN, "optimizer": ADAM, "measure": _drawn(False)},
-        search=GAMMAS,
-        ours=True,
-    ),
+    _arm("cross-entropy", {"name": "cross-entropy"}, {"optimizer.lr": (0.01, 0.003, 0.001)}),
+    _arm("margin l_2", {**PRINTED, "second_order": True}),
+    _arm("margin l_2, denominators detached", PRINTED),
+    _arm("ours l_2", MARGIN, ours=True),
+)
+FIGURE = scatter(
+    "x1",
+    "x2",
+    "The boundaries of the first seed, and its training samples (elsayed, Fig. 1b)",
+    "first coordinate",
+    "second coordinate",
+    where={"curve": "plane"},
+    split="what",
 )
 
 E1 = Study(
@@ -68,18 +54,7 @@ E1 = Study(
             for arm in ("cross-entropy", "margin l_2")
         ),
     ),
-    figures=(
-        scatter(
-            "x1",
-            "x2",
-            "The boundaries of the first seed, and its training samples (elsayed, Fig. 1b)",
-            "first coordinate",
-            "second coordinate",
-            where={"curve": "plane"},
-            split="what",
-        ),
-        accuracy("arm", "Test accuracy", kind="bars"),
-    ),
+    figures=(FIGURE, accuracy("arm", "Test accuracy", kind="bars")),
     scales=scales(
         minutes=(0.1, 3, 8, 25),
         settings=({"steps": 3, "network": {"width": 4}}, {"steps": 1000}, {"steps": 3000}),

@@ -8,7 +8,7 @@ from typing import Any
 from widemargin.studies.claims import order
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.figure import Figure, accuracy
-from widemargin.studies.schema import Arm, Claim, ScaleName, Study, scales
+from widemargin.studies.schema import SCALES, Arm, Claim, ScaleName, Study, scales
 from widemargin.studies.settings import Settings, overlay
 
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -22,58 +22,43 @@ COUNTS: dict[ScaleName, int | None] = {"smoke": 20, "quick": 500, "budget": 2000
 
 def declare(
     *,
-    id: str,
-    source: str,
-    title: str,
-    question: str,
     measure: Sequence[Settings],
     claims: tuple[Claim, ...],
-    figures: tuple[Figure, ...],
     more_arms: tuple[Arm, ...] = (),
     more_of_arms: Mapping[ScaleName, Mapping[str, Settings]] | None = None,
     deviations: tuple[str, ...] = (),
+    **study: Any,
 ) -> Study:
-    """A study of these models that measures `measure`."""
+    """A study of these models that measures `measure`; the other arguments are those of `Study`."""
     arms = (*mnist.EIGHT, *more_arms)
     one_class = mnist.one_class(arms)
-    extra = more_of_arms or {}
     names = tuple(arm.name for arm in arms)
     told = {name for claim in claims for name in claim.effect.arms}
+    left_out = ("margin l_1, input", "margin l_2, input", "ours l_1")
 
-    def of_arms(scale: ScaleName) -> Settings:
-        return {**(one_class if scale != "paper" else {}), **extra.get(scale, {})}
+    def of_arms(scale: ScaleName) -> dict[str, Settings]:
+        return {**(one_class if scale != "paper" else {}), **(more_of_arms or {}).get(scale, {})}
 
     def cut(scale: ScaleName, settings: Settings) -> Settings:
         fewer: Settings = {} if COUNTS[scale] is None else {"count": COUNTS[scale]}
         sizes = {"epsilons": TOLD} if scale == "smoke" else {}
-        return overlay(
-            settings, {"measure": [{**one, **fewer, **(sizes if "epsilons" in one else {})} for one in measure]}
-        )
+        measured = [{**one, **fewer, **(sizes if "epsilons" in one else {})} for one in measure]
+        return overlay(settings, {"measure": measured})
 
     return Study(
-        id=id,
-        source=source,
-        title=title,
-        question=question,
         arms=arms,
         settings={**mnist.SETTINGS, "keep": True},
         claims=claims,
-        figures=figures,
         scales=scales(
             minutes=(0.1, 5, 5, 6000),
-            settings=(
-                cut("smoke", mnist.SMALL),
-                cut("quick", mnist.QUICK),
-                cut("budget", {"steps": 4000}),
-                cut("paper", {}),
-            ),
-            of_arms=(of_arms("smoke"), of_arms("quick"), of_arms("budget"), of_arms("paper")),
+            settings=[cut(*one) for one in zip(SCALES, (mnist.SMALL, mnist.QUICK, {"steps": 4000}, {}))],
+            of_arms=[of_arms(scale) for scale in SCALES],
             seeds=(1, 2, 2),
             cells=(1, 2, 3, 16),
             arms=(
                 tuple(name for name in names if name in (*told, "ours l_2")),
-                tuple(n for n in names if n not in ("hinge", "margin l_1, input", "margin l_2, input", "ours l_1")),
-                tuple(n for n in names if n not in ("margin l_1, input", "margin l_2, input", "ours l_1")),
+                tuple(name for name in names if name not in (*left_out, "hinge")),
+                tuple(name for name in names if name not in left_out),
             ),
             note=(
                 "digits of 8 × 8 pixels, a small network, 2 steps, one other class, the arms of the claims",
@@ -85,7 +70,14 @@ def declare(
             ),
         ),
         deviations=(*mnist.DEVIATIONS, *deviations),
+        **study,
     )
+
+
+def attack(name: str, curve: str | None = None, **options: Settings) -> Settings:
+    """An attack of these sizes, as a measurement."""
+    named = {} if curve is None else {"curve": curve}
+    return {"kind": "attack", "attack": name, "epsilons": EPSILONS, **named, **options}
 
 
 def above(text: str, upper: str, lower: str, curve: str, **where: Any) -> Claim:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from widemargin.studies.elsayed import mnist
-from widemargin.studies.elsayed.trained_on_all import EPSILONS, above, against_cross_entropy, declare, over_epsilon
+from widemargin.studies.elsayed.trained_on_all import above, against_cross_entropy, attack, declare, over_epsilon
 from widemargin.studies.schema import Arm, Claim, ScaleName
 from widemargin.studies.settings import Settings
 
 ADVERSARIAL = Arm(
-    name="adversarial training",
-    settings={
+    "adversarial training",
+    {
         "loss": {"name": "adversarial", "epsilon": 0.3, "step": 0.01, "steps": 40},
         "optimizer": {"name": "adam", "lr": 0.0001},
     },
 )
 """Madry et al. 2018, with their settings for MNIST, which the paper takes over; there is nothing to search."""
 
+_FEWER: Settings = {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001}
 CUT: dict[ScaleName, dict[str, Settings]] = {
     "smoke": {ADVERSARIAL.name: {"loss.steps": 1, "loss.step": 0.3}},
-    "quick": {ADVERSARIAL.name: {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001}},
-    "budget": {ADVERSARIAL.name: {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001}},
+    "quick": {ADVERSARIAL.name: _FEWER},
+    "budget": {ADVERSARIAL.name: _FEWER},
 }
 ALL_AND_INPUT = tuple(zip(mnist.ALL_LAYER, mnist.INPUT_ONLY))
 
@@ -38,7 +39,7 @@ E5 = declare(
     source="elsayed, Fig. 4",
     title="White-box FGSM",
     question="Do margins at training samples protect test samples from one large step against the network?",
-    measure=({"kind": "attack", "attack": "fgsm", "epsilons": EPSILONS},),
+    measure=(attack("fgsm"),),
     claims=(
         *_claims("fgsm"),
         above("the best margin model (l_inf) above adversarial training", "margin l_inf", ADVERSARIAL.name, "fgsm"),
@@ -57,7 +58,7 @@ E6 = declare(
     source="elsayed, Fig. 5",
     title="White-box IFGSM",
     question="The same for an attack of many small steps.",
-    measure=({"kind": "attack", "attack": "ifgsm", "epsilons": EPSILONS},),
+    measure=(attack("ifgsm"),),
     claims=_claims("ifgsm"),
     figures=(over_epsilon("Test accuracy under white-box IFGSM (elsayed, Fig. 5)", "ifgsm"),),
     deviations=("The paper does not give α: here it is ε/10, in 10 steps; orders are asked for at ε = 0.1 and 0.2.",),
