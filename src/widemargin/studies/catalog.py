@@ -37,7 +37,7 @@ MODULES: dict[str, str] = {
     "E18": "elsayed.exact_distance",
     "O1": "odn.accuracy",
     "O2": "odn.small_samples",
-    "O3": "odn.cifar10_small_samples",
+    "O3": "odn.small_samples",
     "O4": "odn.regularized",
     "O5": "odn.compactness",
     "O6": "odn.compactness",

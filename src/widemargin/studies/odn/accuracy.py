@@ -6,7 +6,6 @@ from widemargin.studies.claims import order, value
 from widemargin.studies.figure import accuracy
 from widemargin.studies.odn import data, losses
 from widemargin.studies.schema import Claim, Study, grid, scales
-from widemargin.studies.settings import overlay
 
 _REPORTED = {
     "MNIST": {"Xent": 99.09, "hinge": 98.95, "soft hinge": 99.14, "ODN": 99.16},
@@ -15,13 +14,9 @@ _REPORTED = {
 
 
 def _claims(name: str) -> tuple[Claim, ...]:
-    values = tuple(
-        value(f"{name}, {arm}", arm, reported, where={"set": name}) for arm, reported in _REPORTED[name].items()
-    )
-    above = tuple(
-        order(f"{name}: ODN above {other}", losses.ODN, other, where={"set": name}) for other in losses.OTHERS
-    )
-    return values + above
+    where = {"set": name}
+    values = [value(f"{name}, {arm}", arm, reported, where=where) for arm, reported in _REPORTED[name].items()]
+    return (*values, *(order(f"{name}: ODN above {other}", losses.ODN, other, where=where) for other in losses.OTHERS))
 
 
 O1 = Study(
@@ -37,19 +32,14 @@ O1 = Study(
     scales=scales(
         minutes=(0.1, 8, 10, 900),
         of_values=(
-            {
-                "set": {
-                    "MNIST": overlay(data.SMOKE_MNIST, data.SMOKE),
-                    "CIFAR-10": overlay(data.SMOKE_CIFAR10, data.SMOKE),
-                }
-            },
-            {"set": {"MNIST": overlay(data.QUICK_MNIST, data.QUICK)}},
+            {"set": {"MNIST": data.SMOKE_MNIST, "CIFAR-10": data.SMOKE_CIFAR10}},
+            {"set": {"MNIST": data.QUICK_MNIST}},
             {"set": {"MNIST": data.BUDGET}},
         ),
         seeds=(2, 2, 3, 5),
         cells=(1, 2, 4, 6),
         only=({}, {"set": ("MNIST",)}, {"set": ("MNIST",)}),
-        arms=((*losses.PAPER, "ours ODN"), (*losses.PAPER, "ours ODN")),
+        arms=(losses.SOME, losses.SOME),
         note=(
             "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, no search",
             "MNIST alone, as mnist-5k; then steps, widths, the search (2 cells); two cores",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from widemargin.studies.claims import custom, order
+from widemargin.studies.claims import BySeed, custom, order
 from widemargin.studies.figure import Figure, bars
 from widemargin.studies.odn import data, losses
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Study, grid, scales
+from widemargin.studies.schema import Claim, Study, grid, scales
 from widemargin.studies.settings import Settings, overlay
 
 _R = 2.0
@@ -26,7 +25,7 @@ def bartlett_is_larger(rows: Sequence[Row]) -> list[float]:
     return _shares(rows, lambda row: row["bartlett bound"] > row["odn bound"], "odn bound")
 
 
-def bartlett_has_the_larger_complexity(rows: Sequence[Row]) -> list[float]:
+def larger_complexity(rows: Sequence[Row]) -> list[float]:
     """Per seed, the share of networks whose R_w, eq. (3), is above the root of odn's complexity term."""
     return _shares(rows, lambda row: row["bartlett complexity"] > row["odn complexity"] ** 0.5, "odn complexity")
 
@@ -45,13 +44,25 @@ def grows_with_theta(rows: Sequence[Row]) -> list[float]:
     return found
 
 
-def _shares(rows: Sequence[Row], holds: Any, metric: str) -> list[float]:
+def _shares(rows: Sequence[Row], holds: Callable[[Row], bool], metric: str) -> list[float]:
     seeds: dict[int, list[bool]] = {}
     for row in rows:
         if row.get(metric) is not None:
             seeds.setdefault(row["seed"], []).append(bool(holds(row)))
     return [sum(values) / len(values) for values in seeds.values()]
 
+
+def all_networks(text: str, function: BySeed) -> Claim:
+    """A property of all networks."""
+    return custom(f"networks on which {text}", function, 100, tolerance=0)
+
+
+ORDER = "the complexity term of the network trained by cross-entropy is above that of ODN's"
+TITLES = (
+    "Complexity term of odn's bound over θ/r (odn, remark after Theorem 1)",
+    "Share of each layer in the sum: stable rank over cushions (odn, Theorem 1)",
+    "Spectral norm of each layer, whose product is in Bartlett's bound (odn, eq. 3)",
+)
 
 O8 = Study(
     id="O8",
@@ -63,58 +74,28 @@ O8 = Study(
     axes={"fraction": data.FRACTIONS},
     conditions=grid(fraction=(1.0,)),
     claims=(
-        custom("networks on which Bartlett's bound (eq. 3) is larger than odn's", bartlett_is_larger, 100, tolerance=0),
-        custom(
-            "networks on which Bartlett's complexity R_w is larger than the complexity term of odn's bound",
-            bartlett_has_the_larger_complexity,
-            100,
-            tolerance=0,
-        ),
-        custom(
-            "networks on which the complexity term grows with θ/r at every step", grows_with_theta, 100, tolerance=0
-        ),
-        order(
-            "the complexity term of the network trained by cross-entropy is above that of ODN's",
-            "Xent",
-            losses.ODN,
-            metric="odn complexity",
-            share=False,
-        ),
+        all_networks("Bartlett's bound (eq. 3) is larger than odn's", bartlett_is_larger),
+        all_networks("Bartlett's complexity R_w is larger than the complexity term of odn's bound", larger_complexity),
+        all_networks("the complexity term grows with θ/r at every step", grows_with_theta),
+        order(ORDER, "Xent", losses.ODN, metric="odn complexity", share=False),
     ),
     figures=(
-        Figure(
-            "theta/r",
-            "complexity",
-            "Complexity term of odn's bound over θ/r (odn, remark after Theorem 1)",
-            where={"curve": "theta"},
-            log_y=True,
-        ),
-        bars(
-            "layer",
-            "share",
-            "Share of each layer in the sum: stable rank over cushions (odn, Theorem 1)",
-            where={"curve": "layers"},
-            log_y=True,
-        ),
-        bars(
-            "layer",
-            "spectral norm",
-            "Spectral norm of each layer, whose product is in Bartlett's bound (odn, eq. 3)",
-            where={"curve": "layers"},
-        ),
+        Figure("theta/r", "complexity", TITLES[0], where={"curve": "theta"}, log_y=True),
+        bars("layer", "share", TITLES[1], where={"curve": "layers"}, log_y=True),
+        bars("layer", "spectral norm", TITLES[2], where={"curve": "layers"}),
     ),
     scales=scales(
         minutes=(0.1, 8, 12, 600),
         settings=(
-            overlay(data.SMOKE_MNIST, data.SMOKE, _measure(10, 2)),
-            overlay(data.QUICK_MNIST, data.QUICK, _measure(100, 16)),
+            overlay(data.SMOKE_MNIST, _measure(10, 2)),
+            overlay(data.QUICK_MNIST, _measure(100, 16)),
             overlay(data.BUDGET, _measure(500, 64)),
             _measure(5000, 64),
         ),
         seeds=(1, 2),
         cells=(1, 2, 4, 6),
         search_at=(None, data.BUDGET_SEARCH),
-        arms=(("Xent", "ODN", "ours ODN"), (*losses.PAPER, "ours ODN")),
+        arms=(("Xent", "ODN", "ours ODN"), losses.SOME),
         note=(
             "digits of 8 × 8 pixels, a small network, 3 steps, 10 samples, no search",
             "mnist-5k, 100 samples; then steps, widths, the search (2 cells, at 550 images); two cores",

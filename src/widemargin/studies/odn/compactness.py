@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import Figure, bars, scatter
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Scale, Study, scales
+from widemargin.studies.schema import Claim, Scale, ScaleName, Study, scales
 from widemargin.studies.settings import Settings, overlay
 
 SETS: dict[str, Settings] = {
@@ -16,6 +16,7 @@ SETS: dict[str, Settings] = {
 }
 """Models trained on 1 % of the training set (§4.4)."""
 
+SMALL = (("MNIST", data.SMOKE_MNIST, 60), ("CIFAR-10", data.SMOKE_CIFAR10, 40))
 _REPORTED = {
     ("MNIST", "train"): (21.45, 20.96, 30.32, 86.68),
     ("MNIST", "test"): (15.65, 16.01, 13.3, 21.5),
@@ -29,57 +30,37 @@ def _measure(count: int | None, shown: int) -> Settings:
 
 
 def _most_compact(name: str, part: str) -> tuple[Claim, ...]:
+    text = f"{name}, {part}: classes more compact with ODN than with"
+    where = {"set": name}
     return tuple(
-        order(
-            f"{name}, {part}: classes more compact with ODN than with {other}",
-            losses.ODN,
-            other,
-            metric=f"between/within {part}",
-            where={"set": name},
-            share=False,
-        )
+        order(f"{text} {other}", losses.ODN, other, metric=f"between/within {part}", where=where, share=False)
         for other in losses.OTHERS
     )
 
 
 def _numbers(name: str, part: str) -> tuple[Claim, ...]:
+    text = "variance between classes over variance within them"
+    number = functools.partial(value, metric=f"between/within {part}", where={"set": name}, relative=True)
     return tuple(
-        value(
-            f"{name}, {part}, {arm}: variance between classes over variance within them",
-            arm,
-            reported,
-            metric=f"between/within {part}",
-            where={"set": name},
-            relative=True,
-        )
+        number(f"{name}, {part}, {arm}: {text}", arm, reported)
         for arm, reported in zip(losses.PAPER, _REPORTED[name, part], strict=True)
     )
 
 
-def _scales(seeds: int, shown: int) -> dict[Any, Scale]:
-    arms = (*losses.PAPER, "ours ODN")
+def _scales(seeds: int, shown: int) -> dict[ScaleName, Scale]:
+    counts = ((12, min(shown, 5)), (300, min(shown, 100)), (1000, shown), (None, shown))
     return scales(
         minutes=(0.1, 8, 10, 900),
-        settings=(
-            _measure(12, min(shown, 5)),
-            _measure(300, min(shown, 100)),
-            _measure(1000, shown),
-            _measure(None, shown),
-        ),
+        settings=[_measure(*count) for count in counts],
         of_values=(
-            {
-                "set": {
-                    "MNIST": overlay(data.SMOKE_MNIST, data.SMOKE, {"data.train": 60}),
-                    "CIFAR-10": overlay(data.SMOKE_CIFAR10, data.SMOKE, {"data.train": 40}),
-                }
-            },
-            {"set": {"MNIST": overlay(data.QUICK_MNIST, data.QUICK)}},
+            {"set": {name: overlay(small, {"data.train": count}) for name, small, count in SMALL}},
+            {"set": {"MNIST": data.QUICK_MNIST}},
             {"set": {"MNIST": data.BUDGET}},
         ),
         seeds=(1, min(seeds, 2), seeds),
         cells=(1, 2, 4, 6),
         only=({}, {"set": ("MNIST",)}, {"set": ("MNIST",)}),
-        arms=(arms, arms, arms),
+        arms=(losses.SOME,) * 3,
         note=(
             "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, 12 points",
             "MNIST alone, as mnist-5k, 300 points; then steps, widths, the search (2 cells); two cores",
@@ -102,7 +83,7 @@ def _figures(name: str, part: str, figure: str) -> tuple[Figure, ...]:
             arms=(arm,),
             split="digit",
         )
-        for arm in (*losses.PAPER, "ours ODN")
+        for arm in losses.SOME
     )
 
 
@@ -129,6 +110,7 @@ O5 = Study(
     deviations=(*_DEVIATIONS, "The pictures show the first 300 points of seed 0; the claims are of all points."),
 )
 
+TITLE = "Variance between classes over variance within them"
 O6 = Study(
     id="O6",
     source="odn, Tables 2 and 3",
@@ -142,11 +124,7 @@ O6 = Study(
     ),
     figures=tuple(
         bars(
-            "set",
-            f"between/within {part}",
-            f"Variance between classes over variance within them, {part} images (odn, Tables 2 and 3)",
-            "data",
-            "between / within",
+            "set", f"between/within {part}", f"{TITLE}, {part} images (odn, Tables 2 and 3)", "data", "between / within"
         )
         for part in ("train", "test")
     ),

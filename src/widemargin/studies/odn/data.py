@@ -1,58 +1,57 @@
-"""The data and networks of odn's studies (§4.1), at the four scales."""
+"""Data and networks of odn's studies (§4.1), at the four scales."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from widemargin.studies.settings import Settings
 
-MNIST: Settings = {
-    "data": {"name": "mnist", "validation": 5000, "train": None},
-    "network": {"name": "odn-mnist-cnn"},
-    "schedule": {"name": "cosine"},
-    "steps": 20_000,
-    "batch": 110,
-}
+
+def _images(name: str, network: str, steps: int, batch: int) -> Settings:
+    data = {"name": name, "validation": 5000, "train": None}
+    return {"data": data, "network": {"name": network}, "schedule": {"name": "cosine"}, "steps": steps, "batch": batch}
+
+
+def _fractions(counts: Mapping[float, int | None]) -> dict[float, Settings]:
+    return {fraction: {"data.train": count} for fraction, count in counts.items()}
+
+
+MNIST = _images("mnist", "odn-mnist-cnn", 20_000, 110)
 """55,000 images to train on. 110 divides 55,000, 5,500 and 550, so that (nearly) all batches are of one size."""
 
-CIFAR10: Settings = {
-    "data": {"name": "cifar10", "validation": 5000, "train": None},
-    "network": {"name": "odn-alexnet"},
-    "schedule": {"name": "cosine"},
-    "steps": 40_000,
-    "batch": 100,
-}
+CIFAR10 = _images("cifar10", "odn-alexnet", 40_000, 100)
 """45,000 images to train on."""
 
-FRACTIONS: dict[float, Settings] = {
-    0.00125: {"data.train": 68},
-    0.0025: {"data.train": 137},
-    0.005: {"data.train": 275},
-    0.01: {"data.train": 550},
-    0.05: {"data.train": 2750},
-    0.1: {"data.train": 5500},
-    0.25: {"data.train": 13_750},
-    0.5: {"data.train": 27_500},
-    1.0: {"data.train": None},
-}
+FRACTIONS = _fractions(
+    {0.00125: 68, 0.0025: 137, 0.005: 275, 0.01: 550, 0.05: 2750, 0.1: 5500, 0.25: 13_750, 0.5: 27_500, 1.0: None}
+)
 """Of MNIST's 55,000: from 0.125 % on (§4.2)."""
 
+FRACTIONS_OF_CIFAR10 = _fractions({0.005: 225, 0.01: 450, 0.05: 2250, 0.1: 4500, 0.25: 11_250, 0.5: 22_500, 1.0: None})
+
 BUDGET: Settings = {"steps": 5000, "keep": True}
-"""What O1, O2 and O5 to O8 have in common at budget scale: the same networks, trained once."""
+"""Common to O1, O2 and O5 to O8 at budget scale: the same networks, trained once."""
 
 BUDGET_SEARCH: Settings = {"fraction": 0.01}
-"""Where hyperparameters are chosen at that scale, for all fractions."""
+"""The fraction at which hyperparameters are chosen at that scale."""
 
 SMOKE_MNIST: Settings = {
     "data": {"name": "digits", "validation": 100, "test": 100},
     "network": {"size": 8, "widths": (2, 4), "hidden": (8,)},
+    **{"steps": 3, "batch": 20},
 }
 SMOKE_CIFAR10: Settings = {
     "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 60, "validation": 10, "test": 30},
     "network": {"widths": (2, 3, 3, 3, 3), "hidden": (8, 8)},
+    **{"steps": 3, "batch": 20},
 }
-SMOKE: Settings = {"steps": 3, "batch": 20}
-
 QUICK_MNIST: Settings = {
     "data": {"name": "mnist-5k", "validation": 500},
     "network": {"widths": (6, 12), "hidden": (80,)},
+    **{"steps": 200, "batch": 50},
 }
-QUICK: Settings = {"steps": 200, "batch": 50}
+QUICK_CIFAR10: Settings = {
+    "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 700, "validation": 200},
+    "network": {"widths": (8, 16, 16, 16, 16), "hidden": (64, 64)},
+    **{"steps": 40, "batch": 50},
+}

@@ -7,41 +7,27 @@ from typing import Any
 from widemargin.studies.claims import gap, value
 from widemargin.studies.figure import accuracy
 from widemargin.studies.odn import data
-from widemargin.studies.schema import Arm, Claim, Study, grid, scales
-from widemargin.studies.settings import Settings, overlay
+from widemargin.studies.schema import Arm, Claim, Study, scales
+from widemargin.studies.settings import Settings, overlay, sgd
 
-_SGD = {"name": "sgd", "lr": 0.003, "momentum": 0.9}
-_FREE = {"name": "sgd", "lr": 0.03, "momentum": 0.9}
+
+def _switch(setting: str) -> dict[str, Settings]:
+    return {"with": {setting: True}, "without": {setting: False}}
 
 
 def _band(r: float, **more: Any) -> Settings:
     return {"name": "odn", "r": r, "theta": 0.7, "mu": 0.1, **more}
 
 
+def _arm(name: str, loss: Settings, rates: tuple[float, ...], **options: Any) -> Arm:
+    return Arm(name, {"loss": loss, "optimizer": sgd(rates[0])}, {"optimizer.lr": rates}, **options)
+
+
 ARMS = (
-    Arm(
-        name="Xent",
-        settings={"loss": {"name": "cross-entropy"}, "optimizer": {"name": "sgd", "lr": 0.03, "momentum": 0.9}},
-        search={"optimizer.lr": (0.03, 0.01, 0.1)},
-    ),
-    Arm(
-        name="ODN, r 30",
-        settings={"loss": _band(30.0, stabilize=None), "optimizer": _SGD},
-        search={"optimizer.lr": (0.003, 0.001, 0.01)},
-        only={"batch norm": ("with",)},
-    ),
-    Arm(
-        name="ODN, r 1.2",
-        settings={"loss": _band(1.2, stabilize=None), "optimizer": _SGD},
-        search={"optimizer.lr": (0.003, 0.001, 0.01)},
-        only={"batch norm": ("without",)},
-    ),
-    Arm(
-        name="ours ODN",
-        settings={"loss": _band(1.2, stabilize="scale-free"), "optimizer": _FREE},
-        search={"optimizer.lr": (0.03, 0.01, 0.1)},
-        ours=True,
-    ),
+    _arm("Xent", {"name": "cross-entropy"}, (0.03, 0.01, 0.1)),
+    _arm("ODN, r 30", _band(30.0, stabilize=None), (0.003, 0.001, 0.01), only={"batch norm": ("with",)}),
+    _arm("ODN, r 1.2", _band(1.2, stabilize=None), (0.003, 0.001, 0.01), only={"batch norm": ("without",)}),
+    _arm("ours ODN", _band(1.2, stabilize="scale-free"), (0.03, 0.01, 0.1), ours=True),
 )
 """The paper's r, θ and μ: 30/0.7/0.1 with batch norm, 1.2/0.7/0.1 without."""
 
@@ -79,11 +65,10 @@ O4 = Study(
     arms=ARMS,
     settings=data.CIFAR10,
     axes={
-        "batch norm": {"with": {"network.batch_norm": True}, "without": {"network.batch_norm": False}},
+        "batch norm": _switch("network.batch_norm"),
         "fraction": {1.0: {"data.train": None}, 0.05: {"data.train": 2250}},
-        "dropout": {"with": {"network.dropout": True}, "without": {"network.dropout": False}},
+        "dropout": _switch("network.dropout"),
     },
-    conditions=grid(**{"batch norm": ("with", "without"), "fraction": (1.0, 0.05), "dropout": ("with", "without")}),
     claims=tuple(claim for key in _REPORTED for claim in _claims(key)),
     figures=tuple(
         accuracy(
@@ -98,16 +83,7 @@ O4 = Study(
     ),
     scales=scales(
         minutes=(0.1, 15, 90, 3000),
-        settings=(
-            overlay(data.SMOKE_CIFAR10, data.SMOKE, {"steps": 2}),
-            {
-                **data.QUICK,
-                "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 700, "validation": 200},
-                "network": {"widths": (8, 16, 16, 16, 16), "hidden": (64, 64)},
-                "steps": 40,
-            },
-            {"steps": 5000},
-        ),
+        settings=(overlay(data.SMOKE_CIFAR10, {"steps": 2}), data.QUICK_CIFAR10, {"steps": 5000}),
         of_values=({"fraction": {0.05: {"data.train": 40}}}, {"fraction": {0.05: {"data.train": 100}}}),
         seeds=(1, 2, 3, 5),
         cells=(1, 1, 1, 3),

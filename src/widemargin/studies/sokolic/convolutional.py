@@ -38,32 +38,28 @@ def _of_cells() -> tuple[Claim, ...]:
         for samples, (nothing, decay, margin) in row.items():
             where = {"samples": samples, "layers": layers}
             words = f"{samples} samples, {layers} layers, {loss}"
+            gain = round(margin - nothing, 2)
             claims += [
                 gap(f"{words}: LM minus WD", f"{loss}, LM", f"{loss}, WD", round(margin - decay, 2), where=where),
-                gap(
-                    f"{words}: LM minus no regularization",
-                    f"{loss}, LM",
-                    f"{loss}, no reg.",
-                    round(margin - nothing, 2),
-                    where=where,
-                ),
+                gap(f"{words}: LM minus no regularization", f"{loss}, LM", f"{loss}, no reg.", gain, where=where),
                 value(f"{words}: LM", f"{loss}, LM", margin, where=where),
             ]
     return tuple(claims)
 
 
-def _order(text: str, *ordered: str) -> Claim:
-    return order(text, *ordered)
-
-
-def _small(steps: int) -> Settings:
-    return {
-        "data": {"name": "digits", "validation": 100, "test": 100},
-        "network": {"size": 8, "channels": 2},
-        "batch": 16,
-        "steps": steps,
-    }
-
+FIGURE = accuracy(
+    "samples",
+    "Test accuracy over the number of training samples (sokolic, Table I)",
+    "training samples",
+    split="layers",
+    log_x=True,
+)
+SMALL: Settings = {
+    "data": {"name": "digits", "validation": 100, "test": 100},
+    "network": {"size": 8, "channels": 2},
+    **{"batch": 16, "steps": 2},
+}
+COUNTS = (256, 512, 1024)
 
 S3 = Study(
     id="S3",
@@ -78,33 +74,25 @@ S3 = Study(
         "batch": 32,
     },
     axes={
-        "samples": {count: {"data.train": count, "steps": 100 * count // 32} for count in (256, 512, 1024)},
+        "samples": {count: {"data.train": count, "steps": 100 * count // 32} for count in COUNTS},
         "layers": "network.layers",
     },
-    conditions=grid(samples=(256, 512, 1024), layers=(2, 3)),
+    conditions=grid(samples=COUNTS, layers=(2, 3)),
     claims=(
-        _order("hinge: LM above WD everywhere", "hinge, LM", "hinge, WD"),
-        _order("CCE: LM above WD everywhere", "CCE, LM", "CCE, WD"),
-        _order("hinge: WD above no regularization everywhere", "hinge, WD", "hinge, no reg."),
-        _order("CCE: WD above no regularization everywhere", "CCE, WD", "CCE, no reg."),
-        _order("hinge above CCE with WD", "hinge, WD", "CCE, WD"),
-        _order("hinge above CCE with LM", "hinge, LM", "CCE, LM"),
+        order("hinge: LM above WD everywhere", "hinge, LM", "hinge, WD"),
+        order("CCE: LM above WD everywhere", "CCE, LM", "CCE, WD"),
+        order("hinge: WD above no regularization everywhere", "hinge, WD", "hinge, no reg."),
+        order("CCE: WD above no regularization everywhere", "CCE, WD", "CCE, no reg."),
+        order("hinge above CCE with WD", "hinge, WD", "CCE, WD"),
+        order("hinge above CCE with LM", "hinge, LM", "CCE, LM"),
         *_of_cells(),
     ),
-    figures=(
-        accuracy(
-            "samples",
-            "Test accuracy over the number of training samples (sokolic, Table I)",
-            "training samples",
-            split="layers",
-            log_x=True,
-        ),
-    ),
+    figures=(FIGURE,),
     scales=scales(
         minutes=(0.1, 15, 15, 300),
-        settings=(_small(2), {"data": {"name": "mnist-5k", "validation": 500}, "network": {"channels": 6}}),
+        settings=(SMALL, {"data": {"name": "mnist-5k", "validation": 500}, "network": {"channels": 6}}),
         of_values=(
-            {"samples": {count: {"data.train": 60, "steps": 2} for count in (256, 512, 1024)}},
+            {"samples": {count: {"data.train": 60, "steps": 2} for count in COUNTS}},
             {"samples": {256: {"steps": 160}, 512: {"steps": 160}}},
         ),
         seeds=(1, 2, 3, 5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from widemargin.studies.claims import order
-from widemargin.studies.figure import accuracy
+from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.schema import Study, grid, scales
 from widemargin.studies.settings import Settings
 from widemargin.studies.sokolic import regularized
@@ -33,17 +33,18 @@ _DIGITS = {
 }
 _SYNTHETIC = {
     "data": {
-        "name": "synthetic",
-        "shape": (3, 8, 8),
-        "samples": 120,
-        "pca": 16,
-        "validation": 20,
-        "train": 60,
-        "test": 40,
+        **{"name": "synthetic", "shape": (3, 8, 8), "samples": 120, "pca": 16},
+        **{"validation": 20, "train": 60, "test": 40},
     },
     "network": {"inputs": 16, "first": 8, "higher": 6},
     "steps": 3,
 }
+
+
+def _figure(name: str, letter: str) -> Figure:
+    title = f"{name}: test accuracy over the number of layers (sokolic, Fig. 2{letter})"
+    return accuracy("layers", title, "number of layers L", where={"set": name})
+
 
 S2 = Study(
     id="S2",
@@ -66,15 +67,7 @@ S2 = Study(
         order(f"{name}: LM above WD with 1, 2 and 3 layers", "LM", "WD", where={"set": name, "layers": (1, 2, 3)})
         for name in SETS
     ),
-    figures=tuple(
-        accuracy(
-            "layers",
-            f"{name}: test accuracy over the number of layers (sokolic, Fig. 2{letter})",
-            "number of layers L",
-            where={"set": name},
-        )
-        for name, letter in zip(SETS, "abcd", strict=True)
-    ),
+    figures=tuple(_figure(name, letter) for name, letter in zip(SETS, "abcd", strict=True)),
     scales=scales(
         minutes=(0.1, 15, 15, 600),
         settings=({"batch": 20}, {"network": {"first": 128, "higher": 64}}),

@@ -1,55 +1,39 @@
-"""What sokolic's experiments share (§V and the appendix): regularizers as arms, and the learning-rate schedules."""
+"""Regularizers of sokolic's experiments as arms (§V and the appendix)."""
 
 from __future__ import annotations
 
-from widemargin.studies.schema import Arm
-from widemargin.studies.settings import Settings
+from widemargin.studies.schema import Arm, Search
+from widemargin.studies.settings import Settings, sgd
 
 LOSSES: dict[str, Settings] = {"hinge": {"name": "hinge"}, "CCE": {"name": "cross-entropy"}}
-_SGD = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
 
 
 def none(loss: str, *, name: str) -> Arm:
     """No regularization: nothing to search."""
-    return Arm(name=name, settings={"loss": LOSSES[loss], "optimizer": _SGD})
+    return Arm(name, {"loss": LOSSES[loss], "optimizer": sgd(0.01)})
 
 
 def weight_decay(loss: str, *, name: str, penalties: tuple[float, ...]) -> Arm:
     """λ·(23) as the optimizer's weight decay, which is 2λ there; `penalties` are the λ."""
-    return Arm(
-        name=name,
-        settings={"loss": LOSSES[loss], "optimizer": _SGD},
-        search={"optimizer.weight_decay": tuple(2 * penalty for penalty in penalties)},
-    )
+    decays: Search = {"optimizer.weight_decay": tuple(2 * penalty for penalty in penalties)}
+    return Arm(name, {"loss": LOSSES[loss], "optimizer": sgd(0.01)}, decays)
 
 
 def large_margin(loss: str, *, name: str, form: str, penalties: tuple[float, ...]) -> Arm:
     """λ·(26), with the λ before the paper divides them by the batch size; no penalty of the classifier's matrix."""
-    return Arm(
-        name=name,
-        settings={
-            "loss": LOSSES[loss],
-            "optimizer": _SGD,
-            "regularizers": {
-                "jacobian": {"name": "jacobian", "weight": penalties[0], "form": form},
-                "classifier": {"name": "classifier", "weight": 0.0},
-            },
-        },
-        search={"regularizers.jacobian.weight": penalties},
-    )
+    regularizers = {
+        "jacobian": {"name": "jacobian", "weight": penalties[0], "form": form},
+        "classifier": {"name": "classifier", "weight": 0.0},
+    }
+    settings = {"loss": LOSSES[loss], "optimizer": sgd(0.01), "regularizers": regularizers}
+    return Arm(name, settings, {"regularizers.jacobian.weight": penalties})
 
 
 def ours() -> Arm:
     """The library's default margin loss at the input, l_2 and scale-free, without a regularizer."""
-    return Arm(
-        name="ours l_2 margin",
-        settings={
-            "loss": {"name": "large-margin", "p": 2.0, "gamma": 1.0, "classes": 1},
-            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
-        },
-        search={"loss.gamma": (1.0, 2.0, 0.5), "optimizer.lr": (0.01, 0.03, 0.003)},
-        ours=True,
-    )
+    loss = {"name": "large-margin", "p": 2.0, "gamma": 1.0, "classes": 1}
+    search: Search = {"loss.gamma": (1.0, 2.0, 0.5), "optimizer.lr": (0.01, 0.03, 0.003)}
+    return Arm("ours l_2 margin", {"loss": loss, "optimizer": sgd(0.01)}, search, ours=True)
 
 
 DEVIATIONS = (
