@@ -144,11 +144,11 @@ def test_its_repr_names_both() -> None:
 def test_what_can_not_be() -> None:
     sgd = INNER["sgd"](network().parameters())
     nothing: Any = None
-    with pytest.raises(TypeError, match="optimizer is a NoneType, expected a torch optimizer"):
+    with pytest.raises(TypeError, match="optimizer is a NoneType"):
         Projected(nothing, to_frobenius_sphere)
-    with pytest.raises(TypeError, match="projection is None, expected a function of a weight"):
+    with pytest.raises(TypeError, match="projection is None"):
         Projected(sgd, nothing)
-    with pytest.raises(ValueError, match=r"projection gives shape \[5, 8\] for a matrix \[8, 5\]"):
+    with pytest.raises(ValueError, match=r"projection .*\[5, 8\].*\[8, 5\]"):
         Projected(sgd, lambda w: w.T)
 
 

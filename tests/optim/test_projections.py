@@ -100,10 +100,10 @@ def test_no_gradient_flows_through_a_projection() -> None:
     ("project", "weight", "sentence"),
     [
         (to_centred_unit_rows, torch.tensor([[1.0, 2.0], [3.0, 3.0]]), "equal numbers in row 1"),
-        (to_frobenius_sphere, torch.zeros(2, 3), r"weight has norm 0.0, expected a norm > 0"),
-        (to_spectral_sphere, torch.zeros(2, 3), r"weight has norm 0.0, expected a norm > 0"),
-        (to_frobenius_sphere, torch.tensor([[1.0, math.nan]]), "not finite"),
-        (to_centred_unit_rows, torch.tensor([[1.0, math.inf]]), "not finite"),
+        (to_frobenius_sphere, torch.zeros(2, 3), "weight has norm 0.0"),
+        (to_spectral_sphere, torch.zeros(2, 3), "weight has norm 0.0"),
+        (to_frobenius_sphere, torch.tensor([[1.0, math.nan]]), "weight has NaN"),
+        (to_centred_unit_rows, torch.tensor([[1.0, math.inf]]), "weight has NaN or inf"),
     ],
 )
 def test_weights_without_a_direction(project: Callable[..., Tensor], weight: Tensor, sentence: str) -> None:
@@ -114,10 +114,10 @@ def test_weights_without_a_direction(project: Callable[..., Tensor], weight: Ten
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize(("weight", "kind"), [(torch.ones(2, 2, dtype=torch.int64), "torch.int64"), (3, "int")])
 def test_weights_of_another_kind(weight: Any, kind: str) -> None:
-    with pytest.raises(TypeError, match=f"weight is a {kind}, expected a floating-point tensor"):
+    with pytest.raises(TypeError, match=f"weight .*{kind}"):
         to_frobenius_sphere(weight)
 
 
 def test_a_radius_that_is_none() -> None:
-    with pytest.raises(ValueError, match=r"radius is 0\.0, expected a finite number > 0"):
+    with pytest.raises(ValueError, match=r"radius is 0\.0"):
         to_spectral_sphere(torch.rand(2, 2), radius=0.0)

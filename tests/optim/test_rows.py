@@ -61,17 +61,17 @@ def test_param_groups_know_transposed_convolutions_and_opt_outs() -> None:
 
 
 def test_a_parameter_that_is_not_there_is_named() -> None:
-    with pytest.raises(ValueError, match="unprojected has 'weigth', which is no parameter: expected some of weight"):
+    with pytest.raises(ValueError, match="unprojected has 'weigth'"):
         param_groups(nn.Linear(2, 2, bias=False), unprojected=("weigth",))
 
 
 @pytest.mark.parametrize(
     ("axis", "groups", "sentence"),
     [
-        (2, 1, "axis is 2, expected 0, or 1"),
-        (1, 0, "groups is 0, expected an integer >= 1"),
-        (1, 3, "groups is 3 for a weight of shape .4, 3. at axis 1"),
-        (0, 2, "groups is 2 for a weight of shape .4, 3. at axis 0: expected 1 at axis 0"),
+        (2, 1, "axis is 2"),
+        (1, 0, "groups is 0"),
+        (1, 3, "groups is 3"),
+        (0, 2, "groups is 2"),
     ],
 )
 def test_layouts_that_can_not_be(axis: int, groups: int, sentence: str) -> None:

@@ -1,7 +1,4 @@
-"""Nero's rule as one kernel for GPUs: every row is read once and written once. Needs Triton, which torch brings along.
-
-The rule and its reasons are in `nero.advance_`; here a row stays in registers from its gradient to its new length.
-"""
+"""Triton kernel of Nero's step: every row is read once and written once. `nero.advance_` explains the rule."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-_NUMBERS = 4096  # of one program, at least: short rows go through it many at a time
+_NUMBERS = 4096  # per program, at least: it takes many short rows at a time
 
 
 def advance_(
@@ -71,5 +68,5 @@ def _advance(  # type: ignore[no-untyped-def]
     tl.store(place, tl.where(stays[:, None], p, unit), mask=inside)
 
 
-# Triton reads the source of the function as it was written, whatever a checker of types has put around it.
+# Triton needs the source of the function itself, without the wrapper of a type checker.
 _kernel = triton.jit(inspect.unwrap(_advance))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, overload
+from typing import NamedTuple, overload
 
 import torch
 from jaxtyping import Float
@@ -14,11 +12,12 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from widemargin._cuda import runtime
+from widemargin.checks import check_flag, check_number
 from widemargin.optim.projections import first_constant_row, to_centred_unit_rows
-from widemargin.optim.rows import as_rows, check_layout, from_rows
+from widemargin.optim.rows import ParamGroup, as_rows, check_layout, from_rows
 from widemargin.types import HALF
 
-# Below this many numbers, tensors of one fan-in are copied into one matrix: dispatch costs more than the copies do.
+# Below this many numbers, tensors of one fan-in are copied into one matrix: dispatch costs more than the copies.
 _SMALL = {"cpu": 1 << 13}
 _SMALL_ELSEWHERE = 1 << 21
 _LONGEST_FUSED = 1 << 14
@@ -27,21 +26,21 @@ _LONGEST_FUSED = 1 << 14
 class Nero(torch.optim.Optimizer):
     """p ← centred unit rows of p − lr·scale·g/√(v/(1−βᵗ)), v ← βv + (1−β)‖g‖², per row of each weight.
 
-    Source: Liu et al. 2021, as farhang's errata 10 state the rule: neurons are rows; when a group is added its rows are
-    centred and normalised, and scale is their mean norm, which is 1; g is 0 where v is 0; no momentum. Vectors are
-    taken per entry and never projected, with scale the mean |p| (0.01 where that is 0). The same holds for rows of
+    Source: Liu et al. 2021, with the rule as in farhang's errata 10: neurons are rows; when a group is added its rows
+    are centred and normalised, and scale is their mean norm, which is 1; g is 0 where v is 0; no momentum. Vectors are
+    updated per entry and never projected, with scale the mean |p| (0.01 where that is 0). The same holds for rows of
     fan-in 1, which can't be both centred and unit, and, row by row, for parameters that opt out of the projection. A
-    row that a step would make constant stays where it is. Frozen parameters are left alone.
+    row that a step would make constant does not move. Frozen parameters are not changed.
 
     Args:
-        params: parameters, named parameters, or groups of them; `optim.param_groups(model)` gives the right `axis` to
-            transposed convolutions. Groups may have each of the settings below for themselves.
-        lr: by which part of its length a row moves in a step.
-        beta: β, the memory of the mean squared norm of the gradient.
+        params: parameters, named parameters, or groups of them; `optim.param_groups(model)` sets `axis` for transposed
+            convolutions. Groups may override each of the settings below.
+        lr: length of a step relative to the length of a row.
+        beta: β, the decay of the running mean of the squared gradient norm.
         project: whether weights of this group are projected, now and after every step.
-        axis: where the rows of a weight are: 0, or 1 for transposed convolutions.
-        groups: of a transposed convolution.
-        foreach: whether tensors of one fan-in go through the step as one matrix; None: the small ones do.
+        axis: axis of the rows of a weight: 0, or 1 for transposed convolutions.
+        groups: groups of a transposed convolution.
+        foreach: whether tensors of one fan-in are updated as one matrix; None: the small ones are.
     """
 
     def __init__(
@@ -60,8 +59,8 @@ class Nero(torch.optim.Optimizer):
         super().__init__(params, defaults)
 
     @torch.no_grad()
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, with settings of their own or the defaults; their rows are projected at once."""
+    def add_param_group(self, param_group: ParamGroup) -> None:
+        """Add parameters, with their own settings or the defaults; their rows are projected at once."""
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:
@@ -78,7 +77,7 @@ class Nero(torch.optim.Optimizer):
             rows = as_rows(parameter, **layout).to(_dtype(parameter))
             lengths = torch.linalg.vector_norm(rows, dim=1)
             scale = float(lengths.double().mean()) if len(rows) else 0.0
-            # A plain number, so that storing and loading never rounds it.
+            # A Python number, so that storing and loading never rounds it.
             self.state[parameter] = {"step": 0, "scale": scale or 0.01, "v": torch.zeros_like(lengths)}
 
     @overload
@@ -94,13 +93,13 @@ class Nero(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        moved = list(self._with_gradients())  # all of them are looked at before any of them moves
+        moved = list(self._with_gradients())  # checks all before any of them moves
         for batch in _batches(moved):
             _move(batch)
         return loss
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over learning rates, β, layouts, scales, steps and v from a `state_dict` of Nero."""
+    def load_state_dict(self, state_dict: ParamGroup) -> None:
+        """Load learning rates, β, layouts, scales, steps and v from a `state_dict` of Nero."""
         numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
         for number in numbers:
             stored = state_dict["state"].get(number, {}).keys()
@@ -120,8 +119,8 @@ class Nero(torch.optim.Optimizer):
                     continue
                 if parameter.grad.layout != torch.strided:
                     raise RuntimeError(
-                        f"{_called(group, number)} has a gradient of layout {parameter.grad.layout}, but Nero needs "
-                        "the norms of whole rows: expected dense gradients (for an Embedding, sparse=False)"
+                        f"{_called(group, number)} has a gradient of layout {parameter.grad.layout}, expected dense "
+                        "gradients (for an Embedding, sparse=False)"
                     )
                 yield _Moved(parameter, group, self.state[parameter])
 
@@ -139,7 +138,7 @@ def advance_(
 ) -> None:
     """Step number `step` (from 1) of the rule above, in place on `rows` and `v`.
 
-    `lr` and `step` are numbers, or, for a step that a CUDA graph repeats, tensors of one number each.
+    `lr` and `step` are numbers, or tensors of one number each for a step that a CUDA graph replays.
     """
     if constrained and _can_be_fused(rows, gradient):
         from widemargin.optim import fused
@@ -152,9 +151,8 @@ def advance_(
         rows.addcmul_(gradient, speed, value=-1)
         return
     new = torch.addcmul(rows, gradient, speed, value=-1)
-    # A row moves by at most lr/√(1−β), where a gradient comes after a long silence. What such a step adds to the mean
-    # of the row is rounded at its own size, and the row itself may become short: subtracting the mean leaves that
-    # rounding, subtracting it again does not.
+    # A row moves by at most lr/√(1−β), if a gradient follows many zero gradients. The rounding of such a long step
+    # remains in the mean of the row, which may itself become short: subtracting the mean a second time removes it.
     for _ in range(1 if not isinstance(lr, Tensor) and lr <= 0.9 * math.sqrt(1 - beta) else 2):
         new.sub_(new.mean(dim=1, keepdim=True))
     length = _lengths(new).unsqueeze(1)
@@ -163,7 +161,7 @@ def advance_(
 
 
 def _can_be_fused(rows: Tensor, gradient: Tensor) -> bool:
-    """Whether `fused` knows how to: rows of float32 that lie in one piece, short enough for the registers of a GPU."""
+    """Whether `fused` supports them: contiguous rows of float32, short enough for the registers of a GPU."""
     return (
         rows.device.type == "cuda"
         and rows.dtype == gradient.dtype == torch.float32
@@ -174,17 +172,16 @@ def _can_be_fused(rows: Tensor, gradient: Tensor) -> bool:
 
 
 def _lengths(rows: Tensor) -> Tensor:
-    """‖row‖₂. On a CPU, torch's own norm adds up in sequence, and is off by 1e-5 for rows of a million."""
+    """‖row‖₂. On a CPU, torch's norm adds up in sequence, with an error of 1e-5 for rows of a million."""
     if rows.shape[1] <= 4096 or rows.device.type != "cpu":
         return torch.linalg.vector_norm(rows, dim=1)
     return rows.square().sum(dim=1).sqrt_()
 
 
-@dataclass(frozen=True)
-class _Moved:
+class _Moved(NamedTuple):
     parameter: Tensor
-    group: dict[str, Any]
-    state: dict[str, Any]
+    group: ParamGroup
+    state: ParamGroup
 
     def rows(self, tensor: Tensor | None) -> Tensor:
         assert tensor is not None
@@ -195,8 +192,8 @@ class _Moved:
 
 
 def _batches(moved: Iterable[_Moved]) -> Iterator[list[_Moved]]:
-    """Those that can go through the step as one matrix, together."""
-    found: dict[tuple[Any, ...], list[_Moved]] = {}
+    """Lists of parameters that are updated as one matrix."""
+    found: dict[tuple[object, ...], list[_Moved]] = {}
     for number, one in enumerate(moved):
         parameter, group = one.parameter, one.group
         one.state["step"] += 1
@@ -236,11 +233,11 @@ def _move(batch: list[_Moved]) -> None:
     torch._foreach_copy_([one.parameter for one in batch], parts)
 
 
-def _is_constrained(parameter: Tensor, group: dict[str, Any]) -> bool:
+def _is_constrained(parameter: Tensor, group: ParamGroup) -> bool:
     return group["project"] and parameter.ndim > 1 and _fan_in(parameter, group) > 1
 
 
-def _fan_in(parameter: Tensor, group: dict[str, Any]) -> int:
+def _fan_in(parameter: Tensor, group: ParamGroup) -> int:
     if parameter.ndim < 2 or not parameter.numel():
         return 1
     return parameter.numel() // (len(parameter) if group["axis"] == 0 else group["groups"] * parameter.shape[1])
@@ -250,24 +247,21 @@ def _dtype(parameter: Tensor) -> torch.dtype:
     return torch.float32 if parameter.dtype in HALF else parameter.dtype
 
 
-def _called(group: dict[str, Any], number: int) -> str:
+def _called(group: ParamGroup, number: int) -> str:
     names, parameter = group.get("param_names"), group["params"][number]
     which = repr(names[number]) if names else str(number)
     return f"parameter {which} of shape {list(parameter.shape)}"
 
 
-def _check_settings(settings: dict[str, Any]) -> None:
-    for name, below in (("lr", math.inf), ("beta", 1.0)):
-        value = settings[name]
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < below:
-            raise ValueError(f"{name} is {value!r}, expected a number in [0, {below:g})")
-    if not isinstance(settings["project"], bool):
-        raise TypeError(f"project is {settings['project']!r}, expected True or False")
-    if settings["foreach"] not in (None, True, False):
-        raise TypeError(f"foreach is {settings['foreach']!r}, expected True, False or None")
+def _check_settings(settings: ParamGroup) -> None:
+    check_number("lr", settings["lr"], least=0.0)
+    check_number("beta", settings["beta"], least=0.0, below=1.0)
+    check_flag("project", settings["project"])
+    if settings["foreach"] is not None:
+        check_flag("foreach", settings["foreach"])
 
 
-def _check_parameter(parameter: Tensor, group: dict[str, Any], called: str) -> None:
+def _check_parameter(parameter: Tensor, group: ParamGroup, called: str) -> None:
     if not parameter.is_floating_point():
         raise TypeError(f"{called} has dtype {parameter.dtype}, expected real floating-point parameters")
     if parameter.ndim > 1:
@@ -275,10 +269,10 @@ def _check_parameter(parameter: Tensor, group: dict[str, Any], called: str) -> N
     if not (_is_constrained(parameter, group) and parameter.requires_grad):
         return
     if not bool(torch.isfinite(parameter).all()):
-        raise ValueError(f"{called} has numbers that are not finite, expected finite ones")
+        raise ValueError(f"{called} has NaN or infinite entries, expected finite numbers")
     constant = first_constant_row(as_rows(parameter, axis=group["axis"], groups=group["groups"]))
     if constant is not None:
         raise ValueError(
-            f"{called} has equal numbers in row {constant}, which can't be both centred and unit: "
-            "start it otherwise, or put it into a group with project=False"
+            f"{called} has equal numbers in row {constant}, which can't be both centred and unit: initialize it "
+            "differently, or put it into a group with project=False"
         )

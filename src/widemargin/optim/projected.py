@@ -1,4 +1,4 @@
-"""Any optimizer, with a projection of the weights after each of its steps (farhang, Recipe 1, step 3)."""
+"""Any optimizer with a projection of the weights after each step (farhang, Recipe 1, step 3)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from widemargin.optim.rows import as_rows, check_layout, from_rows
+from widemargin.checks import check_callable
+from widemargin.optim.rows import ParamGroup, as_rows, check_layout, from_rows
 
 Projection: TypeAlias = Callable[[Float[Tensor, "rows fan_in"]], Float[Tensor, "rows fan_in"]]
 """A weight as the matrix of its rows → a matrix of the same shape."""
+Hook: TypeAlias = Callable[..., Any]
 
 
 class Projected(torch.optim.Optimizer):
     """W ← projection(W) now and after each step of `optimizer`, for each of its weights (not for vectors).
 
-    It is the optimizer that it holds: parameter groups, state, learning-rate schedules, closures and state dicts are
-    those of `optimizer`. A group with `project=False` is left as it is; a group of the weights of transposed
-    convolutions says `axis=1` (`optim.param_groups` does both). Frozen parameters are left alone.
+    Parameter groups, state, learning-rate schedules, closures and state dicts are those of `optimizer`. Groups with
+    `project=False` and frozen parameters are not projected; groups of weights of transposed convolutions have `axis=1`
+    (`optim.param_groups` sets both).
 
     Args:
         optimizer: any torch optimizer.
@@ -31,9 +33,8 @@ class Projected(torch.optim.Optimizer):
     def __init__(self, optimizer: torch.optim.Optimizer, projection: Projection) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer is a {type(optimizer).__name__}, expected a torch optimizer")
-        if not callable(projection):
-            raise TypeError(f"projection is {projection!r}, expected a function of a weight")
-        # Not the constructor: that would make parameter groups and a state of its own.
+        check_callable("projection", projection, "optim.to_frobenius_sphere")
+        # Not the base constructor, which would make other parameter groups and another state.
         self.__setstate__({"optimizer": optimizer, "projection": projection})
         for group in self.param_groups:
             self._project(group)
@@ -48,65 +49,65 @@ class Projected(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float]) -> float: ...
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """A step of the optimizer, and the projection."""
+        """A step of the optimizer, followed by the projection."""
         loss = self.optimizer.step() if closure is None else self.optimizer.step(closure)
         for group in self.param_groups:
             self._project(group)
         return loss
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters to the optimizer; its weights are projected at once."""
+    def add_param_group(self, param_group: ParamGroup) -> None:
+        """Add parameters to the optimizer; their weights are projected at once."""
         self.optimizer.add_param_group(param_group)
         self._project(self.param_groups[-1])
 
     @property
-    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The optimizer's own."""
+    def param_groups(self) -> list[ParamGroup]:  # type: ignore[override]
+        """As in `optimizer`."""
         return self.optimizer.param_groups
 
     @property
-    def state(self) -> Any:  # type: ignore[override]
-        """The optimizer's own."""
+    def state(self) -> dict[Tensor, ParamGroup]:  # type: ignore[override]
+        """As in `optimizer`."""
         return self.optimizer.state
 
     @property
-    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """The optimizer's own."""
+    def defaults(self) -> ParamGroup:  # type: ignore[override]
+        """As in `optimizer`."""
         return self.optimizer.defaults
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As the optimizer does it."""
+        """As `optimizer` does it."""
         self.optimizer.zero_grad(set_to_none)
 
-    def state_dict(self) -> dict[str, Any]:
-        """That of the optimizer: it can be loaded with the projection and without."""
+    def state_dict(self) -> ParamGroup:
+        """The state dict of `optimizer`, which can be loaded with and without the projection."""
         return self.optimizer.state_dict()
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As the optimizer does it; weights are not touched."""
+    def load_state_dict(self, state_dict: ParamGroup) -> None:
+        """As `optimizer` does it; weights do not change."""
         self.optimizer.load_state_dict(state_dict)
 
-    def register_state_dict_pre_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
-        """On the optimizer, whose state dict it is; likewise the three below."""
+    def register_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
+        """Registered on `optimizer`, as are the three below."""
         return self.optimizer.register_state_dict_pre_hook(hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:  # noqa: D102
+    def register_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:  # noqa: D102
         return self.optimizer.register_state_dict_post_hook(hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:  # noqa: D102
+    def register_load_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:  # noqa: D102
         return self.optimizer.register_load_state_dict_pre_hook(hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:  # noqa: D102
+    def register_load_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:  # noqa: D102
         return self.optimizer.register_load_state_dict_post_hook(hook, prepend)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> ParamGroup:
         return {"optimizer": self.optimizer, "projection": self.projection}
 
     def __repr__(self) -> str:
         return f"Projected({self.optimizer!r}, {getattr(self.projection, '__name__', self.projection)})"
 
     @torch.no_grad()
-    def _project(self, group: dict[str, Any]) -> None:
+    def _project(self, group: ParamGroup) -> None:
         layout = {"axis": group.get("axis", 0), "groups": group.get("groups", 1)}
         for weight in group["params"]:
             if weight.ndim < 2 or not weight.requires_grad or not group.get("project", True):
@@ -115,7 +116,5 @@ class Projected(torch.optim.Optimizer):
             rows = as_rows(weight, **layout)
             new = self.projection(rows)
             if new.shape != rows.shape:
-                raise ValueError(
-                    f"projection gives shape {list(new.shape)} for a matrix {list(rows.shape)}, expected the same shape"
-                )
+                raise ValueError(f"projection returns shape {list(new.shape)}, expected {list(rows.shape)}")
             weight.copy_(from_rows(new, weight, **layout))

@@ -1,7 +1,7 @@
-"""Projections of weights: plain functions of a tensor, which leave what already fulfils the constraint bit for bit.
+"""Projections of weights: functions of a tensor that do not change a weight which satisfies the constraint.
 
-Each is idempotent: `f(f(w))` is `f(w)`, so that the weights of a stored training are not changed by building its
-optimizer again. Sums are taken in float64. `axis` and `groups` say where a row is: see `optim.rows`.
+Each is idempotent, so weights of a stored run do not change when its optimizer is built again. Sums are taken in
+float64. `axis` and `groups` tell where the rows are, see `optim.rows`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from widemargin import norms
+from widemargin.checks import check_floating, check_number
 from widemargin.optim.rows import as_rows, from_rows
 
 
 def to_centred_unit_rows(weight: Float[Tensor, "*shape"], *, axis: int = 0, groups: int = 1) -> Float[Tensor, "*shape"]:
     """w_r ← (w_r − mean w_r)/‖w_r − mean w_r‖₂ for every row r: zero sum and unit length (farhang §3.2; errata 10).
 
-    So ‖W‖_F = √d_l, the constraint of Recipe 1. A row of a single entry can't be both centred and unit: vectors and
-    weights of fan-in 1 are returned as they are. A constant row of more entries has no direction and is an error.
+    So ‖W‖_F = √d_l, the constraint of Recipe 1. A row of one entry can't be both centred and unit: vectors and
+    weights of fan-in 1 are returned unchanged. A constant row of more entries has no direction and is an error.
     """
     rows = _rows(weight, axis, groups)
     if rows.shape[1] <= 1:
         return weight.clone()
     constant = first_constant_row(rows)
     if constant is not None:
-        raise ValueError(
-            f"weight has equal numbers in row {constant}, which is therefore zero once it is centred: "
-            "expected rows that are not constant"
-        )
+        raise ValueError(f"weight has equal numbers in row {constant}, expected rows that are not constant")
     exact = _precise(rows)
     exact = exact / exact.abs().amax(dim=1, keepdim=True)  # no square overflows or underflows
     exact = exact - exact.mean(dim=1, keepdim=True)
@@ -57,8 +55,7 @@ def to_spectral_sphere(
     A kernel is taken as the matrix [output channels, fan-in]. Its norm as an operator on images, which
     `norms.spectral_of_layer` gives, is another and depends on their size. A weight of zeros is an error.
     """
-    if not (math.isfinite(radius) and radius > 0):
-        raise ValueError(f"radius is {radius}, expected a finite number > 0")
+    check_number("radius", radius, above=0.0)
     rows = _rows(weight, axis, groups)
     factor = _factor(rows, norms.spectral(_precise(rows)), radius)
     return from_rows(rows * factor, weight, axis=axis, groups=groups)
@@ -71,12 +68,10 @@ def first_constant_row(rows: Float[Tensor, "rows fan_in"]) -> int | None:
 
 
 def _rows(weight: Tensor, axis: int, groups: int) -> Tensor:
-    if not isinstance(weight, Tensor) or not weight.is_floating_point():
-        kind = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
-        raise TypeError(f"weight is a {kind}, expected a floating-point tensor")
+    check_floating(weight, "weight")
     rows = as_rows(weight.detach(), axis=axis, groups=groups)
     if not bool(torch.isfinite(rows).all()):
-        raise ValueError("weight has numbers that are not finite, expected finite ones to project")
+        raise ValueError("weight has NaN or infinite entries, expected finite numbers")
     return rows
 
 
@@ -85,7 +80,7 @@ def _precise(rows: Tensor) -> Tensor:
 
 
 def _is_centred_unit(rows: Tensor) -> Tensor:
-    """[rows, 1]: whether a row is centred and unit already, to the rounding of its dtype."""
+    """[rows, 1]: whether a row is centred and unit up to rounding."""
     slack = _slack(rows)
     exact = _precise(rows)
     off_centre = exact.sum(dim=1, keepdim=True).abs() / math.sqrt(rows.shape[1])
@@ -94,7 +89,7 @@ def _is_centred_unit(rows: Tensor) -> Tensor:
 
 
 def _factor(rows: Tensor, norm: Tensor, radius: float | int) -> float:
-    """radius/norm, and exactly 1 where the norm is the radius already, to the rounding of the dtype."""
+    """radius/norm, and exactly 1 if the norm equals the radius up to rounding."""
     size = float(norm)
     if not size > 0:
         raise ValueError(f"weight has norm {size}, expected a norm > 0 to project")
@@ -102,5 +97,5 @@ def _factor(rows: Tensor, norm: Tensor, radius: float | int) -> float:
 
 
 def _slack(rows: Tensor) -> float:
-    """What counts as on the constraint: some roundings of the dtype, but no fewer than a sum in float64 makes."""
+    """The tolerance of the constraint: some ulps of the dtype, at least the rounding of a sum in float64."""
     return max(8 * torch.finfo(rows.dtype).eps, 1e-12)

@@ -1,4 +1,4 @@
-"""The rows of a weight: what one output unit sees, wherever the layer keeps it.
+"""Rows of a weight: one per output unit, at the axis where the layer keeps its output units.
 
 Linear and convolutional layers keep an output unit at dim 0. A transposed convolution keeps `[in, out/groups, ...]`:
 its output channels are at dim 1, once per group.
@@ -7,17 +7,21 @@ its output channels are at dim 1, once per group.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin import layers
+from widemargin.checks import check_count
 from widemargin.modules import unwrap
 
+ParamGroup: TypeAlias = dict[str, Any]
+"""Parameters and settings of an optimizer, as torch has them."""
 
-def param_groups(model: nn.Module, *, unprojected: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The parameters of `model` as groups that tell an optimizer where their rows are, and what not to project.
+
+def param_groups(model: nn.Module, *, unprojected: Collection[str] = ()) -> list[ParamGroup]:
+    """The parameters of `model` as groups with the axis of their rows, and whether they are projected.
 
     `Nero(optim.param_groups(model), lr=0.01)` is `Nero(model.parameters(), lr=0.01)` where the network has no
     transposed convolution. Those come in groups of `axis=1`; the parameters named in `unprojected` in groups of
@@ -26,7 +30,7 @@ def param_groups(model: nn.Module, *, unprojected: Collection[str] = ()) -> list
     known = dict(unwrap(model).named_parameters())
     for name in unprojected:
         if name not in known:
-            raise ValueError(f"unprojected has {name!r}, which is no parameter: expected some of {', '.join(known)}")
+            raise ValueError(f"unprojected has {name!r}, expected names of parameters: {', '.join(known)}")
     layouts: dict[int, tuple[int, int]] = {}
     for layer in unwrap(model).modules():
         row_axis = layers.rule("row_axis", layer)
@@ -68,8 +72,7 @@ def check_layout(weight: Tensor, axis: int, groups: int) -> None:
     """Raise unless the rows of a weight of this shape can be at `axis`, in `groups` groups."""
     if axis not in (0, 1) or isinstance(axis, bool):
         raise ValueError(f"axis is {axis!r}, expected 0, or 1 for the weight of a transposed convolution")
-    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
-        raise ValueError(f"groups is {groups!r}, expected an integer >= 1")
+    check_count("groups", groups)
     if groups > 1 and (axis == 0 or weight.shape[0] % groups):
         # At axis 0 every output channel has its own kernel already, whatever the groups of the convolution are.
         raise ValueError(
