@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bounds.cases import Twice, cnn, mlp, samples
 from oracles_bounds import frobenius, input_margin_2d, matrix_of
 from widemargin import bounds
-from widemargin.bounds import Certificate, Estimate
+from widemargin.bounds import Certificate, MarginEstimate
 from widemargin.bounds.input_margin import output_margin
 
 
@@ -31,7 +31,7 @@ def test_of_a_linear_network_all_are_the_exact_margin() -> None:
         gaps = [(f[label] - f[c]) / (weight[label] - weight[c]).norm() for c in range(3) if c != label]
         exact.append(float(min(gaps)))
     found = bounds.input_margin(model, x, y, batch_size=7)
-    assert isinstance(found.jacobian, Estimate)
+    assert isinstance(found.jacobian, MarginEstimate)
     for part in (found.spectral, found.frobenius, found.jacobian):
         assert part.values.tolist() == pytest.approx(exact, rel=1e-9)
     assert found.output.tolist() == pytest.approx(exact, rel=1e-9)
@@ -143,7 +143,7 @@ def test_the_type_and_the_printed_name_say_what_is_proved() -> None:
     model, x = mlp(3, 5, 2), samples(4, 3)
     found = bounds.input_margin(model, x, predictions(model, x))
     assert isinstance(found.spectral, Certificate) and isinstance(found.frobenius, Certificate)  # noqa: PT018
-    assert isinstance(found.jacobian, Estimate)
+    assert isinstance(found.jacobian, MarginEstimate)
     assert not isinstance(found.jacobian, Certificate)
     lines = str(found).splitlines()
     assert [line.split(":")[0].strip() for line in lines[1:]] == [

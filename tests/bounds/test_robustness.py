@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bounds.cases import mlp, samples
 from widemargin import bounds
-from widemargin.bounds import Certificate, Estimate, GaussianMixture, Measured, SparseDictionary
+from widemargin.bounds import Certificate, GaussianMixture, GreedyCovering, MarginEstimate, SparseDictionary
 
 X = samples(50, 3) / 10
 
@@ -33,10 +33,10 @@ def test_the_value_is_the_theorem() -> None:
 
 def test_two_groups_far_apart_take_two_balls() -> None:
     x = torch.cat([X, X + 100])
-    assert Measured().log_number(2.0, x) == pytest.approx(math.log(2))
-    assert Measured().log_number(1e3, x) == 0.0
-    assert Measured().log_number(1e-9, x) == pytest.approx(math.log(100))
-    found = bounds.robustness(certified(*[4.0] * 100), x, classes=2, covering=Measured())
+    assert GreedyCovering().log_number(2.0, x) == pytest.approx(math.log(2))
+    assert GreedyCovering().log_number(1e3, x) == 0.0
+    assert GreedyCovering().log_number(1e-9, x) == pytest.approx(math.log(100))
+    found = bounds.robustness(certified(*[4.0] * 100), x, classes=2, covering=GreedyCovering())
     assert found.value == pytest.approx(math.sqrt((2 * 4 * math.log(2) + 2 * math.log(20)) / 100))
     assert not found.vacuous
     assert "ESTIMATE" in found.source  # of the samples, not of the space
@@ -49,18 +49,18 @@ def test_greedy_balls_cover_and_their_centres_lie_apart() -> None:
         for sample in x:  # sample by sample: a new ball where no ball holds it
             if all(float((sample - centre).norm()) > radius for centre in centres):
                 centres.append(sample)
-        assert Measured().log_number(radius, x) == pytest.approx(math.log(len(centres)))
+        assert GreedyCovering().log_number(radius, x) == pytest.approx(math.log(len(centres)))
 
 
 def test_a_larger_margin_needs_fewer_balls() -> None:
-    for covering in (Measured(), GaussianMixture(components=2, rank=3), SparseDictionary(atoms=9, sparsity=2)):
+    for covering in (GreedyCovering(), GaussianMixture(components=2, rank=3), SparseDictionary(atoms=9, sparsity=2)):
         numbers = [covering.log_number(radius, X) for radius in (0.01, 0.1, 1.0)]
         assert numbers == sorted(numbers, reverse=True)
 
 
 def test_without_a_margin_there_is_no_bound() -> None:
     for values in ([0.0, 1.0], [math.nan, 1.0]):
-        found = bounds.robustness(certified(*values), X[:2], classes=2, covering=Measured())
+        found = bounds.robustness(certified(*values), X[:2], classes=2, covering=GreedyCovering())
         assert (found.value, found.margin, found.vacuous) == (math.inf, 0.0, True)
         assert found.broken[0].found.startswith("1 of 2 have one")
 
@@ -72,7 +72,7 @@ def test_a_number_that_no_float_holds_is_vacuous() -> None:
 
 
 def test_from_an_estimated_margin_it_is_an_estimate() -> None:
-    margins = Estimate(what="given", values=torch.full((50,), 0.2))
+    margins = MarginEstimate(what="given", values=torch.full((50,), 0.2))
     found = bounds.robustness(margins, X, classes=2, covering=GaussianMixture(components=1, rank=1))
     assert not found.certified
     assert "ESTIMATE" in str(found)
@@ -84,7 +84,7 @@ def test_from_a_network_to_its_bound() -> None:
     with torch.no_grad():
         y = model(X).argmax(dim=1)
     margins = bounds.input_margin(model, X, y).spectral
-    found = bounds.robustness(margins, X, classes=2, covering=Measured())
+    found = bounds.robustness(margins, X, classes=2, covering=GreedyCovering())
     assert found.margin == pytest.approx(float(margins.values.min()))
 
 
@@ -103,15 +103,15 @@ def test_bad_arguments_are_told() -> None:
         GaussianMixture(components=0, rank=1)
     with pytest.raises(ValueError, match=r"sparsity is 1\.5, expected a positive integer"):
         SparseDictionary(atoms=1, sparsity=1.5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="margins is a float, expected a Certificate or an Estimate"):
-        bounds.robustness(1.0, X, classes=2, covering=Measured())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="margins is a float, expected a Certificate or an MarginEstimate"):
+        bounds.robustness(1.0, X, classes=2, covering=GreedyCovering())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="margins has 1 entries, but x has 50 samples"):
-        bounds.robustness(certified(1.0), X, classes=2, covering=Measured())
+        bounds.robustness(certified(1.0), X, classes=2, covering=GreedyCovering())
     with pytest.raises(ValueError, match="classes is 1, expected a number of classes, at least 2"):
-        bounds.robustness(certified(1.0), X[:1], classes=1, covering=Measured())
+        bounds.robustness(certified(1.0), X[:1], classes=1, covering=GreedyCovering())
     with pytest.raises(ValueError, match="delta is 0, expected a probability between 0 and 1"):
-        bounds.robustness(certified(1.0), X[:1], classes=2, covering=Measured(), delta=0)
+        bounds.robustness(certified(1.0), X[:1], classes=2, covering=GreedyCovering(), delta=0)
     with pytest.raises(ValueError, match="margins has 1 entries, but depths has 2"):
-        bounds.growth([1, 2], [1.0], X, covering=Measured())
+        bounds.growth([1, 2], [1.0], X, covering=GreedyCovering())
     with pytest.raises(ValueError, match="margins has 0, expected positive numbers"):
-        bounds.growth([1], [0], X, covering=Measured())
+        bounds.growth([1], [0], X, covering=GreedyCovering())

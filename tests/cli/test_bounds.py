@@ -145,7 +145,7 @@ def test_a_network_that_is_no_chain_is_named(run: Run, tmp_path: Path) -> None:
 
 
 def test_coverings_are_parsed() -> None:
-    assert parse_covering("measured") == bounds.Measured()
+    assert parse_covering("measured") == bounds.GreedyCovering()
     assert parse_covering("sparse:30,2") == bounds.SparseDictionary(atoms=30, sparsity=2)
 
 

@@ -1,13 +1,13 @@
 """BOUNDED: what a margin promises. One theorem a file; each returns its value and every term of it.
 
 Values with an unknown constant are given with constant 1, and say so. Every result carries the assumptions of its
-theorem and what the data say of them. `Certificate` is proved of every sample, `Estimate` is not.
+theorem and what the data say of them. `Certificate` is proved of every sample, `MarginEstimate` is not.
 """
 
-from widemargin.bounds.covering import Covering, GaussianMixture, Measured, SparseDictionary
+from widemargin.bounds.certificate import Certificate, MarginEstimate
+from widemargin.bounds.covering import Covering, GaussianMixture, GreedyCovering, SparseDictionary
 from widemargin.bounds.cushions import Cushions, cushions
 from widemargin.bounds.input_margin import InputMargin, input_margin
-from widemargin.bounds.kinds import Certificate, Estimate
 from widemargin.bounds.neyshabur import NeyshaburBound, neyshabur
 from widemargin.bounds.odn import OdnBound, odn
 from widemargin.bounds.result import Assumption, Bound
@@ -20,11 +20,11 @@ __all__ = [
     "Certificate",
     "Covering",
     "Cushions",
-    "Estimate",
     "GaussianMixture",
+    "GreedyCovering",
     "Growth",
     "InputMargin",
-    "Measured",
+    "MarginEstimate",
     "NeyshaburBound",
     "OdnBound",
     "RobustnessBound",

@@ -43,7 +43,7 @@ class SparseDictionary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class GreedyCovering:
     """Balls around samples, one more for each sample that no ball holds yet.
 
     Of the samples, not of the space they come from: new samples may fall outside all balls, so that a bound from it is
@@ -60,7 +60,7 @@ class Measured:
         return math.log(count)
 
 
-Covering: TypeAlias = GaussianMixture | SparseDictionary | Measured
+Covering: TypeAlias = GaussianMixture | SparseDictionary | GreedyCovering
 """A model of the data whose covering number is known or counted."""
 
 

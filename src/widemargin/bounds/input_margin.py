@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from widemargin.bounds.certificate import Certificate, MarginEstimate
 from widemargin.bounds.chain import chain_of
 from widemargin.bounds.jacobian import jacobian_estimate, jacobian_exact
-from widemargin.bounds.kinds import Certificate, Estimate
 from widemargin.checks import check_finite, check_scores_and_labels
 from widemargin.modules import predict, unwrap
 from widemargin.types import Labels, PerExample, is_binary
@@ -27,7 +27,7 @@ class InputMargin:
     output: PerExample
     frobenius: Certificate
     spectral: Certificate
-    jacobian: Certificate | Estimate | None
+    jacobian: Certificate | MarginEstimate | None
     frobenius_product: float
     spectral_product: float
     lipschitz_factor: float
@@ -85,7 +85,7 @@ def input_margin(
     gamma = output_margin(scores, labels.to(scores.device), last.weight).cpu()
     spectral = math.prod((link.lipschitz for link in hidden), start=1.0)
     frobenius = math.prod((link.frobenius for link in hidden), start=1.0)
-    nineteen: Certificate | Estimate | None = None
+    nineteen: Certificate | MarginEstimate | None = None
     if jacobian == "exact":
         nineteen = jacobian_exact(network, x, labels)
     elif directions:

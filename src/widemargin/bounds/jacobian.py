@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.kinds import Certificate, Estimate
+from widemargin.bounds.certificate import Certificate, MarginEstimate
 from widemargin.geometry import jacobian_margin
 from widemargin.margins.output import differences
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled
@@ -18,7 +18,7 @@ _REACH = 2.0
 
 def jacobian_estimate(
     network: nn.Module, x: Tensor, labels: Tensor, directions: int, steps: int, seed: int, batch_size: int
-) -> Estimate:
+) -> MarginEstimate:
     """The smallest t with ‖∇̄(f_y − f_c)‖_2·t ≥ f_y − f_c, ∇̄ averaged from x to x + t·u, over directions u.
 
     That is r^J = 1 of (17) along u, with v = v_y − v_c and c the class of smallest linearised distance. u is the
@@ -32,7 +32,7 @@ def jacobian_estimate(
         for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
             inputs = cast_input(network, batch)
             parts.append(_along(network, inputs, y.to(inputs.device), directions, steps, generator))
-    return Estimate(what=f"Jacobian bound (19) along {directions + 1} directions", values=torch.cat(parts).cpu())
+    return MarginEstimate(what=f"Jacobian bound (19) along {directions + 1} directions", values=torch.cat(parts).cpu())
 
 
 def jacobian_exact(network: nn.Module, x: Tensor, labels: Tensor) -> Certificate:

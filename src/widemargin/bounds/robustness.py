@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from widemargin.bounds.covering import Covering, Measured
-from widemargin.bounds.kinds import Certificate, Estimate
+from widemargin.bounds.certificate import Certificate, MarginEstimate
+from widemargin.bounds.covering import Covering, GreedyCovering
 from widemargin.bounds.result import Assumption, Bound, power
 
 _LN2 = math.log(2)
@@ -53,7 +53,7 @@ class RobustnessBound(Bound):
 
 
 def robustness(
-    margins: Certificate | Estimate,
+    margins: Certificate | MarginEstimate,
     x: Tensor,
     *,
     classes: int,
@@ -70,11 +70,11 @@ def robustness(
         margins: of the training samples, from `input_margin`.
         x: the training inputs.
         classes: number of classes.
-        covering: `GaussianMixture`, `SparseDictionary`, or `Measured` from the data greedily.
+        covering: `GaussianMixture`, `SparseDictionary`, or `GreedyCovering` from the data greedily.
         delta: the probability that the bound fails.
     """
-    if not isinstance(margins, Certificate | Estimate):
-        raise TypeError(f"margins is a {type(margins).__name__}, expected a Certificate or an Estimate")
+    if not isinstance(margins, Certificate | MarginEstimate):
+        raise TypeError(f"margins is a {type(margins).__name__}, expected a Certificate or an MarginEstimate")
     if len(margins.values) != len(x):
         raise ValueError(f"margins has {len(margins.values)} entries, but x has {len(x)} samples")
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
@@ -86,7 +86,7 @@ def robustness(
     gamma = float(values.min()) if positive == len(values) else 0.0  # NaN, no estimate, is no margin either
     log_covering = covering.log_number(gamma / 2, x) if gamma > 0 else math.inf
     balls = classes * power(math.e, log_covering)
-    measured = isinstance(covering, Measured)
+    measured = isinstance(covering, GreedyCovering)
     return RobustnessBound(
         value=math.sqrt((2 * balls * _LN2 - 2 * math.log(delta)) / len(x)),
         margin=gamma,

@@ -23,7 +23,7 @@ RELAXATION, LIPSCHITZ, WRONG, NOTHING = "linear relaxation", "Lipschitz", "miscl
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Band:
+class RobustAccuracy:
     """Robust accuracy over ε, between what is certified and what the attack left; one entry per ε."""
 
     epsilons: tuple[float, ...]
@@ -57,14 +57,14 @@ class Bracket:
         """Which samples are classified right as they stand."""
         return self.upper > 0
 
-    def robust_accuracy(self, epsilons: Sequence[float | int]) -> Band:
+    def robust_accuracy(self, epsilons: Sequence[float | int]) -> RobustAccuracy:
         """Shares of samples that are proved right in the whole ball of radius ε, and that the attack left right."""
         sizes = tuple(float(epsilon) for epsilon in epsilons)
         if not sizes or not all(math.isfinite(size) and size >= 0 for size in sizes):
             raise ValueError(f"epsilons is {list(epsilons)!r}, expected finite numbers >= 0, at least one")
         proved = [float((self.correct & (self.lower >= size)).double().mean()) for size in sizes]
         left = [float((self.upper > size).double().mean()) for size in sizes]
-        return Band(epsilons=sizes, certified=tuple(proved), attacked=tuple(left))
+        return RobustAccuracy(epsilons=sizes, certified=tuple(proved), attacked=tuple(left))
 
     def summary(self) -> dict[str, Any]:
         """Medians over the samples that are classified right and have an upper bound; `error` is |lin − upper|/upper.

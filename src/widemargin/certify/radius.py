@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.kinds import Certificate
+from widemargin.bounds.certificate import Certificate
 from widemargin.certify.backward import LinearBound, linear_bound
 from widemargin.certify.boxes import Ball, Box, Tube, ball, box_of, through
 from widemargin.checks import check_scores_and_labels

@@ -10,7 +10,7 @@ from widemargin.cli.console import number, share, table, text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from widemargin.bounds import Bound, Certificate, Estimate, InputMargin
+    from widemargin.bounds import Bound, Certificate, InputMargin, MarginEstimate
 
 
 def values(rows: Mapping[str, Bound]) -> Table:
@@ -75,16 +75,16 @@ def plain(rows: Mapping[str, Bound], found: InputMargin) -> dict[str, Any]:
     }
 
 
-def _kinds(found: InputMargin) -> list[Certificate | Estimate]:
+def _kinds(found: InputMargin) -> list[Certificate | MarginEstimate]:
     return [kind for kind in (found.frobenius, found.spectral, found.jacobian) if kind is not None]
 
 
-def _statistics(kind: Certificate | Estimate) -> dict[str, float]:
+def _statistics(kind: Certificate | MarginEstimate) -> dict[str, float]:
     from widemargin.margins import Distribution
 
     known = Distribution.of(kind.values)
     return {"min": known.minimum, "median": known.quantile(0.5), "max": known.quantile(1.0)}
 
 
-def _positive(kind: Certificate | Estimate) -> float:
+def _positive(kind: Certificate | MarginEstimate) -> float:
     return float((kind.values > 0).double().mean())

@@ -276,7 +276,7 @@ def parse_covering(value: str) -> Covering:
     from widemargin import bounds
 
     if value == "measured":
-        return bounds.Measured()
+        return bounds.GreedyCovering()
     match = re.fullmatch(r"(mixture|sparse):([0-9]{1,9}),([0-9]{1,9})", value)
     if match is None:
         raise ValueError(f"--covering is {value!r}, expected measured, mixture:L,K or sparse:L,K")

@@ -51,7 +51,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
     coverings: dict[str, Covering] = {
         "Gaussian mixture": bounds.GaussianMixture(components=given["mixture"][0], rank=given["mixture"][1]),
         "sparse dictionary": bounds.SparseDictionary(atoms=given["sparse"][0], sparsity=given["sparse"][1]),
-        "measured": bounds.Measured(),
+        "measured": bounds.GreedyCovering(),
     }
     right = margins > 0
     gamma = float(margins[right].min()) if bool(right.any()) else None
