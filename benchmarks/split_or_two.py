@@ -3,7 +3,7 @@
     python benchmarks/split_or_two.py                    # one core of a CPU, processor time; small networks
     python benchmarks/split_or_two.py --device cuda      # without CUDA graphs; WRN-28-10, ViT-S, the MNIST CNN
 
-`training.backward.LEAST_BYTES` and `LEAST_WORK` come from it. Rows are printed as they come, and written to
+`split_backward.reasons.LEAST_BYTES` and `LEAST_WORK` come from it. Rows are printed as they come, and written to
 results/bench-split-or-two.json, on a GPU results/bench-split-or-two-cuda.json.
 """
 
@@ -27,7 +27,7 @@ from widemargin import models
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
 from widemargin.losses import MarginLoss
-from widemargin.split_backward import backward
+from widemargin.split_backward import reasons
 from widemargin.split_backward.graph import graph_of
 from widemargin.training import margin_backward
 
@@ -123,7 +123,7 @@ def measured(case: Case, device: str) -> dict[str, Any]:
         scores, at, _ = loss.forward(network, x)
     graph = graph_of(scores, list(at.values()))
     uses = len(graph.uses)
-    each = {"work": graph.work() / uses, "bytes": graph.bytes() / uses}
+    each = {"work": graph.work() / uses, "bytes": graph.kept_bytes() / uses}
     del graph, scores, at
     steps: dict[str, Callable[[], None]] = {"cross-entropy": cross_entropy, "autograd": plain}
     steps |= {"split": partial(ours, None), "two": partial(ours, 0)}
@@ -148,8 +148,8 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
-    limits = {"bytes": backward.LEAST_BYTES.get(given.device), "work": backward.LEAST_WORK.get(given.device)}
-    backward.LEAST_BYTES, backward.LEAST_WORK = {}, {}
+    limits = {"bytes": reasons.LEAST_BYTES.get(given.device), "work": reasons.LEAST_WORK.get(given.device)}
+    reasons.LEAST_BYTES, reasons.LEAST_WORK = {}, {}
     rows = []
     for case in on_a_gpu() if given.device == "cuda" else on_a_cpu():
         rows.append(measured(case, given.device))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
 
 from widemargin.losses import MarginLoss
-from widemargin.split_backward import backward
+from widemargin.split_backward import reasons
 from widemargin.split_backward.graph import graph_of
 from widemargin.training import margin_backward
 
@@ -20,28 +18,20 @@ def test_work_and_bytes_are_counted() -> None:
     scores, at, _ = MarginLoss().forward(network, torch.randn(6, 2, 6, 6))
     graph = graph_of(scores, list(at.values()))
     assert graph.work() == 4 * (6 * 3 * 64 + 6 * 4 * 4 * 4 * (2 * 3 * 3))
-    assert graph.bytes() == 4 * (6 * 3 + 6 * 4 * 4 * 4)
+    assert graph.kept_bytes() == 4 * (6 * 3 + 6 * 4 * 4 * 4)
 
 
 @pytest.mark.parametrize("limit", ["LEAST_BYTES", "LEAST_WORK"])
-def test_where_the_split_would_take_longer_the_graph_is_looked_at_once(
-    limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_split_would_take_longer_two_backwards_are_taken(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a step that a CUDA graph is made of is split whatever its size."""
-    seen: list[int] = []
-
-    def noted(*given: Any) -> Any:
-        seen.append(1)
-        return graph_of(*given)
-
-    monkeypatch.setattr(backward, limit, {"cpu": 2**20})
-    monkeypatch.setattr(backward, "graph_of", noted)
+    monkeypatch.setattr(reasons, limit, {"cpu": 2**20})
     torch.manual_seed(0)
     network, loss = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double(), MarginLoss()
     x, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
-    for count, rows in ((1, 6), (1, 6), (2, 5)):  # another batch may have more
+    for rows in (6, 6, 5):
+        assert not reasons.is_known_small(network, loss, x[:5])  # another batch may have more
         done = margin_backward(network, loss, x[:rows], y[:rows])
-        assert repr(done) == "two backwards: layers so small that the split would take longer"
-        assert len(seen) == count
+        assert (done.method, done.reason) == ("two", reasons.TOO_SMALL)
+        assert reasons.is_known_small(network, loss, x[:rows])
     assert margin_backward(network, loss, x, y, is_replayed=True).method == "split"
     assert margin_backward(network, loss, x, y).method == "two"
