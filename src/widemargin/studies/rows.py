@@ -45,6 +45,15 @@ def select(rows: Iterable[Row], metric: str, arm: str, where: Mapping[str, Any])
     ]
 
 
+def by_seed(rows: Iterable[Row], metric: str, **where: object) -> list[list[Row]]:
+    """The rows that have the metric and these values, one list a seed, in the order of seeds."""
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.get(metric) is not None and all(row.get(key) == value for key, value in where.items()):
+            found.setdefault(row["seed"], []).append(row)
+    return [some for _, some in sorted(found.items())]
+
+
 def agrees(value: Any, wanted: Any) -> bool:
     """Equal, as numbers are after a journey through JSON; or one of a tuple or list of wanted values."""
     if isinstance(wanted, (tuple, list)):

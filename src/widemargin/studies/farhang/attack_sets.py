@@ -11,6 +11,13 @@ CONTROL, ATTACKED = "control", "attack set"
 ALPHAS = (0.1, 0.2512, 0.631, 1.585, 3.981, 10.0)
 AT = {"alpha": (0.631, 1.585)}
 
+SAME = "the twins' median normalized margins are the same (their difference)"
+TITLES = (
+    "Test accuracy over the targeted margin (farhang, Fig. 7)",
+    "Frobenius-normalized margins of the 500 clean points (farhang, Fig. 3)",
+)
+AXES = ("Frobenius-normalized margin", "share of the points below")
+
 F3 = Study(
     id="F3",
     source="farhang, Fig. 3 and 7",
@@ -31,32 +38,11 @@ F3 = Study(
         value("test accuracy, control", CONTROL, 81.0, where=AT),
         value("test accuracy, attack set", ATTACKED, 35.0, where=AT),
         gap("the attack set costs test accuracy", CONTROL, ATTACKED, 46.0, where=AT),
-        gap(
-            "the twins' median normalized margins are the same (their difference)",
-            ATTACKED,
-            CONTROL,
-            0.0,
-            metric="margin",
-            where={"alpha": (1.585,)},
-            relative=True,
-            tolerance=0.05,
-        ),
+        gap(SAME, ATTACKED, CONTROL, 0.0, "margin", {"alpha": (1.585,)}, relative=True, tolerance=0.05),
     ),
     figures=(
-        accuracy(
-            "alpha",
-            "Test accuracy over the targeted margin (farhang, Fig. 7)",
-            "targeted Frobenius-normalized margin",
-            log_x=True,
-        ),
-        scatter(
-            "margin",
-            "quantile",
-            "Frobenius-normalized margins of the 500 clean points (farhang, Fig. 3)",
-            "Frobenius-normalized margin",
-            "share of the points below",
-            where={"curve": "margins", "alpha": 1.585},
-        ),
+        accuracy("alpha", TITLES[0], "targeted Frobenius-normalized margin", log_x=True),
+        scatter("margin", "quantile", TITLES[1], *AXES, where={"curve": "margins", "alpha": 1.585}),
     ),
     scales=scales(
         minutes=(0.1, 6, 6, 120),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import statistics
@@ -11,16 +12,12 @@ from widemargin.studies.claims import custom, positive
 from widemargin.studies.effects import Gap
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, accuracy
-from widemargin.studies.rows import Row
+from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Arm, Claim, Study, scales
 from widemargin.studies.settings import Settings
 
-SCALE, MARGIN, RECIPE, RANDOM = (
-    "initialization scale",
-    "margin",
-    "normalized margin",
-    "normalized margin, random labels",
-)
+SCALE, MARGIN, RECIPE = "initialization scale", "margin", "normalized margin"
+RANDOM = "normalized margin, random labels"
 CURVES = (SCALE, MARGIN, RECIPE)
 SIGMAS = tuple(round(1e-4 * 2.0**i, 4) for i in range(15))
 ALPHAS = tuple(float(f"{10 ** (-4 + 5 * i / 24):.4g}") for i in range(25))
@@ -30,17 +27,10 @@ FEW_ALPHAS = ALPHAS[4::5]
 FIT = 0.9
 
 
-def _curve(rows: Sequence[Row], arm: str, seed: int, least: float = -1.0) -> list[tuple[float, float]]:
+def _curve(rows: Sequence[Row], arm: str, least: float = -1.0) -> list[tuple[float, float]]:
     """(log targeted normalized margin, accuracy) of the networks whose training accuracy is above `least`."""
-    return sorted(
-        (math.log10(row["targeted"]), row["accuracy"])
-        for row in rows
-        if row["arm"] == arm
-        and row["seed"] == seed
-        and "curve" not in row
-        and row.get("targeted")
-        and row["train accuracy"] > least
-    )
+    mine = [row for row in rows if row["arm"] == arm and row.get("targeted") and row["train accuracy"] > least]
+    return sorted((math.log10(row["targeted"]), row["accuracy"]) for row in mine)
 
 
 def _at(curve: list[tuple[float, float]], x: float) -> float:
@@ -51,48 +41,36 @@ def _at(curve: list[tuple[float, float]], x: float) -> float:
     return curve[0][1] if x < curve[0][0] else curve[-1][1]
 
 
-def _seeds(rows: Sequence[Row]) -> list[int]:
-    return sorted({row["seed"] for row in rows})
+def _seeds(rows: Sequence[Row]) -> list[list[Row]]:
+    return by_seed((row for row in rows if "curve" not in row), "accuracy")
 
 
 def distance_of_curves(rows: Sequence[Row]) -> list[float]:
     """For every seed the mean distance of the three registered curves, over the margins that all of them have."""
-    found = []
-    for seed in _seeds(rows):
-        curves = [_curve(rows, arm, seed, FIT) for arm in CURVES]
+    distances = []
+    for some in _seeds(rows):
+        curves = [_curve(some, arm, FIT) for arm in CURVES]
         if any(len(curve) < 2 for curve in curves):
-            curves = [_curve(rows, arm, seed) for arm in CURVES]  # too few that fit: all networks
+            curves = [_curve(some, arm) for arm in CURVES]  # too few that fit: all networks
         if any(len(curve) < 2 for curve in curves):
             continue
         low, high = max(c[0][0] for c in curves), min(c[-1][0] for c in curves)
         marks = [low + (high - low) * i / 20 for i in range(21)]
         gaps = [max(v) - min(v) for v in ([_at(curve, x) for curve in curves] for x in marks)]
-        found.append(statistics.fmean(gaps))
-    return found
+        distances.append(statistics.fmean(gaps))
+    return distances
 
 
 def rank_correlation(rows: Sequence[Row]) -> list[float]:
     """For every seed Spearman's correlation of test accuracy with the targeted normalized margin, by Recipe 1."""
-    found = []
-    for seed in _seeds(rows):
-        curve = _curve(rows, RECIPE, seed)
-        if len(curve) > 1:
-            found.append(spearman([x for x, _ in curve], [y for _, y in curve]))
-    return found
+    curves = [_curve(some, RECIPE) for some in _seeds(rows)]
+    return [spearman(*zip(*curve)) for curve in curves if len(curve) > 1]
 
 
 def rise(rows: Sequence[Row]) -> list[float]:
-    """For every seed what test accuracy gains by Recipe 1 from the smallest margin that was run to margin 1."""
-    found = []
-    for seed in _seeds(rows):
-        at = {
-            row["alpha"]: row["accuracy"]
-            for row in rows
-            if row["arm"] == RECIPE and row["seed"] == seed and "curve" not in row
-        }
-        if ONE in at and min(at) < ONE:
-            found.append(at[ONE] - at[min(at)])
-    return found
+    """For every seed the gain of test accuracy by Recipe 1 from the smallest margin that was run to margin 1."""
+    seeds = [{row["alpha"]: row["accuracy"] for row in some if row["arm"] == RECIPE} for some in _seeds(rows)]
+    return [at[ONE] - at[min(at)] for at in seeds if ONE in at and min(at) < ONE]
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
@@ -119,6 +97,16 @@ def _first_weights(sigma: float) -> Settings:
 
 _LAST, _FIRST = {"alpha": ONE, "sigma": ONE}, {"alpha": FEW_ALPHAS[0], "sigma": ONE}
 
+OVERLAP = "mean distance of the three registered curves of test accuracy (they overlap)"
+CORRELATION = "rank correlation of test accuracy with the targeted normalized margin, Recipe 1"
+RISE = "Recipe 1: test accuracy at margin 1 is above that at the smallest margin"
+TITLES = (
+    "Test accuracy over the targeted normalized margin (farhang, Fig. 5, last panel, and Fig. 10)",
+    "Test accuracy over the initialization scale (farhang, Fig. 5)",
+    "Test accuracy over the targeted margin (farhang, Fig. 5)",
+)
+over = functools.partial(Figure, percent=True, log_x=True)
+
 F7 = Study(
     id="F7",
     source="farhang, Fig. 5 and 10",
@@ -143,22 +131,9 @@ F7 = Study(
         *({"alpha": alpha, "sigma": ONE} for alpha in ALPHAS if alpha != ONE),
     ),
     claims=(
-        custom(
-            "mean distance of the three registered curves of test accuracy (they overlap)",
-            distance_of_curves,
-            0.0,
-            tolerance=5.0,
-        ),
-        custom(
-            "rank correlation of test accuracy with the targeted normalized margin, Recipe 1",
-            rank_correlation,
-            1.0,
-            baseline=0.0,
-            relative=True,
-        ),
-        positive(
-            "Recipe 1: test accuracy at margin 1 is above that at the smallest margin", rise, "rise of test accuracy"
-        ),
+        custom(OVERLAP, distance_of_curves, 0.0, tolerance=5.0),
+        custom(CORRELATION, rank_correlation, 1.0, baseline=0.0, relative=True),
+        positive(RISE, rise, "rise of test accuracy"),
         Claim(
             text="random labels: test accuracy stays at chance, whatever the margin",
             effect=Gap(metric="accuracy", arm=RANDOM, against=RANDOM, where=_LAST, against_where=_FIRST),
@@ -167,31 +142,9 @@ F7 = Study(
         ),
     ),
     figures=(
-        accuracy(
-            "targeted",
-            "Test accuracy over the targeted normalized margin (farhang, Fig. 5, last panel, and Fig. 10)",
-            "targeted margin / product of Frobenius norms",
-            log_x=True,
-            kind="scatter",
-        ),
-        Figure(
-            "sigma",
-            "accuracy",
-            "Test accuracy over the initialization scale (farhang, Fig. 5)",
-            arms=(SCALE,),
-            where={"alpha": ONE},
-            percent=True,
-            log_x=True,
-        ),
-        Figure(
-            "alpha",
-            "accuracy",
-            "Test accuracy over the targeted margin (farhang, Fig. 5)",
-            arms=(MARGIN, RECIPE, RANDOM),
-            where={"sigma": ONE},
-            percent=True,
-            log_x=True,
-        ),
+        accuracy("targeted", TITLES[0], "targeted margin / product of Frobenius norms", log_x=True, kind="scatter"),
+        over("sigma", "accuracy", TITLES[1], arms=(SCALE,), where={"alpha": ONE}),
+        over("alpha", "accuracy", TITLES[2], arms=(MARGIN, RECIPE, RANDOM), where={"sigma": ONE}),
     ),
     scales=scales(
         minutes=(0.1, 15, 20, 600),

@@ -8,7 +8,7 @@ from widemargin.studies.claims import custom, positive
 from widemargin.studies.farhang.controlled_margins import spearman
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, accuracy
-from widemargin.studies.rows import Row
+from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Arm, Study, grid, scales
 from widemargin.studies.settings import Settings
 
@@ -17,98 +17,66 @@ ALPHAS = (0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162, 1.0, 3.162, 10.0)
 _PARITY: Settings = {**MNIST, "parity": True}
 
 
-def _by_seed(rows: Sequence[Row]) -> dict[int, dict[tuple[float, int], float]]:
-    """seed → (margin, draws) → accuracy."""
-    found: dict[int, dict[tuple[float, int], float]] = {}
-    for row in rows:
-        if row.get("curve") == "draws":
-            found.setdefault(row["seed"], {})[row["alpha"], row["draws"]] = row["accuracy"]
-    return dict(sorted(found.items()))
+def _accuracies(rows: Sequence[Row]) -> list[dict[tuple[float, int], float]]:
+    """For every seed (margin, draws) → accuracy."""
+    seeds = by_seed(rows, "accuracy", curve="draws")
+    return [{(row["alpha"], row["draws"]): row["accuracy"] for row in some} for some in seeds]
 
 
 def averaging_against_margin(rows: Sequence[Row]) -> list[float]:
     """For every seed the best accuracy of the largest average minus that of single functions."""
-    found = []
-    for cells in _by_seed(rows).values():
+    gaps = []
+    for cells in _accuracies(rows):
         most = max(draws for _, draws in cells)
         best = {m: max(v for (_, draws), v in cells.items() if draws == m) for m in (1, most)}
-        found.append(best[most] - best[1])
-    return found
+        gaps.append(best[most] - best[1])
+    return gaps
 
 
 def gain_of_averaging(rows: Sequence[Row]) -> list[float]:
-    """For every seed what the largest average gains at the margin where it gains most."""
-    found = []
-    for cells in _by_seed(rows).values():
+    """For every seed the gain of the largest average, at the margin where it is largest."""
+    gains = []
+    for cells in _accuracies(rows):
         most = max(draws for _, draws in cells)
-        found.append(max(cells[alpha, most] - cells[alpha, 1] for alpha, draws in cells if draws == 1))
-    return found
+        gains.append(max(cells[alpha, most] - cells[alpha, 1] for alpha, draws in cells if draws == 1))
+    return gains
 
 
 def rise_with_margin(rows: Sequence[Row]) -> list[float]:
     """For every seed Spearman's correlation of a single function's accuracy with its margin."""
-    curves = [sorted((a, v) for (a, m), v in cells.items() if m == 1) for cells in _by_seed(rows).values()]
-    return [spearman([a for a, _ in curve], [v for _, v in curve]) for curve in curves]
+    curves = [sorted((a, v) for (a, m), v in cells.items() if m == 1) for cells in _accuracies(rows)]
+    return [spearman(*zip(*curve)) for curve in curves]
 
 
 def fall_of_spread(rows: Sequence[Row]) -> list[float]:
     """For every seed Spearman's correlation of the relative spread with the margin."""
-    found: dict[int, dict[float, float]] = {}
-    for row in rows:
-        if row.get("spread") is not None and row.get("alpha") is not None:
-            found.setdefault(row["seed"], {})[row["alpha"]] = row["spread"]
-    curves = [sorted(curve.items()) for _, curve in sorted(found.items())]
-    return [spearman([a for a, _ in curve], [v for _, v in curve]) for curve in curves]
+    seeds = by_seed((row for row in rows if row.get("alpha") is not None), "spread")
+    curves = [sorted({row["alpha"]: row["spread"] for row in some}.items()) for some in seeds]
+    return [spearman(*zip(*curve)) for curve in curves]
 
 
+AVERAGING = "the best average of many minus the best single function: averaging does what a margin does"
+CORRELATION = "rank correlation of a single function's accuracy with its normalized margin"
+GAIN = "averaging helps where the margin is small (the largest gain over margins)"
+SPREAD = "§7.3: rank correlation of the members' relative spread with their margin"
 CLAIMS = (
-    custom(
-        "the best average of many minus the best single function: averaging does what a margin does",
-        averaging_against_margin,
-        0.0,
-    ),
-    custom(
-        "rank correlation of a single function's accuracy with its normalized margin",
-        rise_with_margin,
-        1.0,
-        baseline=0.0,
-        relative=True,
-    ),
-    positive(
-        "averaging helps where the margin is small (the largest gain over margins)",
-        gain_of_averaging,
-        "largest gain of averaging",
-    ),
-    custom(
-        "§7.3: rank correlation of the members' relative spread with their margin",
-        fall_of_spread,
-        -1.0,
-        baseline=0.0,
-        relative=True,
-    ),
+    custom(AVERAGING, averaging_against_margin, 0.0),
+    custom(CORRELATION, rise_with_margin, 1.0, baseline=0.0, relative=True),
+    positive(GAIN, gain_of_averaging, "largest gain of averaging"),
+    custom(SPREAD, fall_of_spread, -1.0, baseline=0.0, relative=True),
 )
 
 
 def _figures(what: str) -> tuple[Figure, ...]:
+    averages, spread = (
+        f"Test accuracy of averages of {what} (farhang, Fig. 6)",
+        f"Relative spread of {what} (farhang, §7.3)",
+    )
+    where = {} if what == "networks" else {"curve": "draws", "draws": 1}
+    x_title = "targeted normalized margin"
     return (
-        accuracy(
-            "alpha",
-            f"Test accuracy of averages of {what} (farhang, Fig. 6)",
-            "targeted normalized margin",
-            where={"curve": "draws"},
-            split="draws",
-            log_x=True,
-        ),
-        Figure(
-            "alpha",
-            "spread",
-            f"Relative spread of {what} (farhang, §7.3)",
-            "targeted normalized margin",
-            "spread / prediction",
-            where={} if what == "networks" else {"curve": "draws", "draws": 1},
-            log_x=True,
-            log_y=True,
-        ),
+        accuracy("alpha", averages, x_title, where={"curve": "draws"}, split="draws", log_x=True),
+        Figure("alpha", "spread", spread, x_title, "spread / prediction", where=where, log_x=True, log_y=True),
     )
 
 
@@ -136,24 +104,12 @@ F8 = Study(
         minutes=(0.1, 10, 10, 60),
         settings=(
             {
-                **SMALL,
-                "data.train": 40,
-                "network.width": 16,
-                "network.depth": 3,
-                "steps": 15,
-                "schedule.factor": 0.9,
-                "members": 4,
-                "sizes": (1, 4),
+                **{**SMALL, "data.train": 40, "network.width": 16, "network.depth": 3, "steps": 15},
+                **{"schedule.factor": 0.9, "members": 4, "sizes": (1, 4)},
             },
             {
-                **EMBEDDED,
-                "data.train": 200,
-                "network.width": 128,
-                "network.depth": 3,
-                "steps": 300,
-                "schedule.factor": 0.985,
-                "members": 8,
-                "sizes": (1, 2, 4, 8),
+                **{**EMBEDDED, "data.train": 200, "network.width": 128, "network.depth": 3, "steps": 300},
+                **{"schedule.factor": 0.985, "members": 8, "sizes": (1, 2, 4, 8)},
             },
             {"network.width": 1024},
         ),

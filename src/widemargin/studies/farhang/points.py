@@ -1,4 +1,4 @@
-"""What farhang's studies share: data on the sphere, networks without biases, Nero (Recipe 1, appendix A)."""
+"""Shared parts of farhang's studies: data on the sphere, networks without biases, Nero (Recipe 1, appendix A)."""
 
 from __future__ import annotations
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from widemargin.studies.claims import custom, value
+from widemargin.studies.claims import BySeed, custom, value
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE
 from widemargin.studies.figure import Figure, bars
-from widemargin.studies.rows import Row
+from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Arm, Scale, ScaleName, Study, grid, scales
 from widemargin.studies.settings import Settings
 
 TWINS, WHOLE = "twins", "the whole task"
-PAIRS: dict[str, Settings] = {
-    "0 v 1": {"data.pair": [0, 1]},
-    "4 v 7": {"data.pair": [4, 7]},
-    "3 v 8": {"data.pair": [3, 8]},
-}
+_LABELS = ((0, 1), (4, 7), (3, 8))
+PAIRS: dict[str, Settings] = {f"{one} v {other}": {"data.pair": [one, other]} for one, other in _LABELS}
 DOG_SHIP: dict[str, Settings] = {"dog v ship": {"data.pair": [5, 8]}}
 WIDTHS = (500, 1000, 2000, 3000, 4000, 5000, 6000, 7000)
 CHANNELS = (3, 5, 10, 20, 40, 80, 160, 320)
@@ -31,48 +28,25 @@ _ARMS = (Arm(name=TWINS), Arm(name=WHOLE, settings={"whole": {"epochs": 50, "bat
 
 def differing(rows: Sequence[Row]) -> list[float]:
     """For every seed 1.0 if, somewhere, trained twins differ from sampled ones by more than 3 standard errors."""
-    found: dict[int, bool] = {}
-    for row in rows:
-        if row["arm"] == TWINS and row.get("gap error") is not None:
-            differs = abs(row["gap"]) > SIGNIFICANT * row["gap error"]
-            found[row["seed"]] = found.get(row["seed"], False) or differs
-    return [float(differs) for _, differs in sorted(found.items())]
+    seeds = by_seed(rows, "gap error", arm=TWINS)
+    return [float(any(abs(row["gap"]) > SIGNIFICANT * row["gap error"] for row in some)) for some in seeds]
 
 
 def worst_training(rows: Sequence[Row]) -> list[float]:
     """For every seed the smallest training accuracy on a whole task."""
-    found: dict[int, float] = {}
-    for row in rows:
-        if row["arm"] == WHOLE and row.get("train accuracy") is not None:
-            found[row["seed"]] = min(row["train accuracy"], found.get(row["seed"], 1.0))
-    return [value for _, value in sorted(found.items())]
+    return [min(row["train accuracy"] for row in some) for some in by_seed(rows, "train accuracy", arm=WHOLE)]
 
 
-class Worst:
+def worst(task: str) -> BySeed:
     """For every seed the worst relative error of one learning task, over all architectures.
 
     A.3: "training loss was inspected relative to the scale of the margin of f_sampled for each pair".
     """
-
-    def __init__(self, task: str) -> None:
-        self.task = task
-
-    def __call__(self, rows: Sequence[Row]) -> list[float]:
-        """Of these rows."""
-        found: dict[int, float] = {}
-        for row in rows:
-            if row["arm"] == TWINS and row.get("task") == self.task and row.get(ERROR) is not None:
-                found[row["seed"]] = max(row[ERROR], found.get(row["seed"], 0.0))
-        return [value for _, value in sorted(found.items())]
+    return lambda rows: [max(row[ERROR] for row in some) for some in by_seed(rows, ERROR, arm=TWINS, task=task)]
 
 
-_DIFFER = custom(
-    "somewhere the test accuracies of twins differ by more than three standard errors (1: yes)",
-    differing,
-    1.0,
-    relative=True,
-    tolerance=0.4,
-)
+DIFFER = "somewhere the test accuracies of twins differ by more than three standard errors (1: yes)"
+_DIFFER = custom(DIFFER, differing, 1.0, relative=True, tolerance=0.4)
 
 
 def _figure(x: str, title: str, number: str) -> Figure:
@@ -113,27 +87,23 @@ def _scales(
     )
 
 
-_MNIST_SCALES = _scales(
-    {
-        "settings": {**SMALL, "network.depth": 3},
-        "only": {"width": (16,), "task": tuple(PAIRS)},
-        "note": "digits of 8 × 8 pixels, depth 3, width 16",
-    },
-    {
-        "settings": EMBEDDED,
-        "only": {"width": (32, 100), "task": ("0 v 1", "3 v 8")},
-        "note": "mnist-5k, widths 32 and 100, two tasks",
-    },
-    {"pairs": 100, "only": {"width": (500, 1000)}},
-    {"width": WIDTHS},
-)
+_DIGITS: Settings = {
+    "settings": {**SMALL, "network.depth": 3},
+    "only": {"width": (16,), "task": tuple(PAIRS)},
+    "note": "digits of 8 × 8 pixels, depth 3, width 16",
+}
+_EMBEDDED: Settings = {
+    "settings": EMBEDDED,
+    "only": {"width": (32, 100), "task": ("0 v 1", "3 v 8")},
+    "note": "mnist-5k, widths 32 and 100, two tasks",
+}
 _SHARED: Settings = {
     "task": "twins",
     "arms": _ARMS,
     "settings": {"data": {**MNIST, "train": 5}, "network": _NETWORK, **_TRAINING},
     "axes": {"task": PAIRS, "width": "network.width"},
     "conditions": grid(task=tuple(PAIRS), width=(16, 32, 100, *WIDTHS)),
-    "scales": _MNIST_SCALES,
+    "scales": _scales(_DIGITS, _EMBEDDED, {"pairs": 100, "only": {"width": (500, 1000)}}, {"width": WIDTHS}),
     "deviations": (
         SPHERE,
         "Test accuracies are those of the full test set of the two classes; the authors' code takes 50 points.",
@@ -162,7 +132,7 @@ F6 = Study(
     title="Worst relative error between twins",
     question="How close are the outputs of twins?",
     claims=tuple(
-        custom(f"worst relative error, {task}", Worst(task), reported, relative=True, tolerance=reported)
+        custom(f"worst relative error, {task}", worst(task), reported, relative=True, tolerance=reported)
         for task, reported in (("0 v 1", 3.55e-5), ("4 v 7", 5.68e-5), ("3 v 8", 2.48e-5))
     ),
     figures=tuple(
@@ -186,6 +156,7 @@ F6 = Study(
         ),
     },
 )
+_SYNTHETIC = {"name": "synthetic", "shape": [3, 32, 32]}
 F5 = Study(
     id="F5",
     source="farhang, Fig. 9",
@@ -203,25 +174,20 @@ F5 = Study(
     claims=(
         _DIFFER,
         custom("smallest training accuracy on the whole task, at least", worst_training, 73.81),
-        custom("worst relative error", Worst("dog v ship"), 2.589e-4, relative=True, tolerance=2.589e-4),
+        custom("worst relative error", worst("dog v ship"), 2.589e-4, relative=True, tolerance=2.589e-4),
     ),
     figures=(_figure("channels", "channels of each convolution", "9"),),
     scales=_scales(
         {
             "settings": {
-                "data": {"name": "synthetic", "shape": [3, 32, 32], "samples": 100, "test": 40},
-                "data.pair": [5, 8],
-                "network.width": 8,
-                "network.stride": 2,
+                **{"data": {**_SYNTHETIC, "samples": 100, "test": 40}, "data.pair": [5, 8]},
+                **{"network.width": 8, "network.stride": 2},
             },
             "only": {"channels": (2,)},
             "note": "synthetic images of 3 × 32 × 32, stride 2, 2 channels, width 8",
         },
         {
-            "settings": {
-                "data": {"name": "synthetic", "shape": [3, 32, 32], "samples": 200, "test": 100},
-                "network.width": 50,
-            },
+            "settings": {"data": {**_SYNTHETIC, "samples": 200, "test": 100}, "network.width": 50},
             "only": {"channels": (2, 4)},
             "note": "synthetic images of 3 × 32 × 32, 2 and 4 channels, width 50",
         },

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from widemargin.studies.claims import value
-from widemargin.studies.effects import Effect, Order
+from widemargin.studies.claims import order, value
 from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, scatter
-from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study, scales
+from widemargin.studies.schema import Arm, Claim, Study, scales
 from widemargin.studies.settings import Settings
 
 TRUE, RANDOM = "true labels", "random labels"
@@ -18,17 +17,15 @@ SETTINGS: Settings = {
     "spectral": True,
 }
 DESCENT: Settings = {"name": "sgd", "lr": 0.001}
-
-
 FITTED = {TRUE: 0.18, RANDOM: 0.1}
 """Of α²: the mean loss at which 95 % of the training points are told right, or a few more."""
 
 
 def _arm(name: str, optimizer: Settings, alpha: float, rates: tuple[float, ...]) -> Arm:
     settings = {"optimizer": optimizer, "alpha": alpha, "data.labels": name.split()[0]}
-    if not rates:
-        return Arm(name=name, settings=settings)
-    return Arm(name=name, settings={**settings, "until": FITTED[name] * alpha**2}, search={"optimizer.lr": rates})
+    if rates:
+        return Arm(name, {**settings, "until": FITTED[name] * alpha**2}, {"optimizer.lr": rates})
+    return Arm(name, settings)
 
 
 def _arms(optimizer: Settings, alpha: float, rates: tuple[float, ...] = ()) -> tuple[Arm, ...]:
@@ -36,9 +33,9 @@ def _arms(optimizer: Settings, alpha: float, rates: tuple[float, ...] = ()) -> t
 
 
 def _claims(above: str, below: str, accuracies: tuple[float, float]) -> tuple[Claim, ...]:
-    order: Effect = Order(metric="spectral", ordered=(above, below))
+    text = f"spectrally-normalized margins of {above} above those of {below}"
     return (
-        Claim(text=f"spectrally-normalized margins of {above} above those of {below}", effect=order),
+        order(text, above, below, metric="spectral"),
         *(value(f"test accuracy, {arm}", arm, reported) for arm, reported in zip((TRUE, RANDOM), accuracies)),
         *(
             value(f"training accuracy, {arm}, is at least 95 %", arm, 97.5, metric="train accuracy", tolerance=2.5)
@@ -48,17 +45,12 @@ def _claims(above: str, below: str, accuracies: tuple[float, float]) -> tuple[Cl
 
 
 def _figure(number: int) -> Figure:
-    return scatter(
-        "spectral",
-        "quantile",
-        f"Spectrally-normalized margins of the training points (farhang, Fig. {number})",
-        "spectrally-normalized margin",
-        "share of the training points below",
-        where={"curve": "margins"},
-    )
+    title = f"Spectrally-normalized margins of the training points (farhang, Fig. {number})"
+    axes = ("spectrally-normalized margin", "share of the training points below")
+    return scatter("spectral", "quantile", title, *axes, where={"curve": "margins"})
 
 
-_SCALES: dict[ScaleName, Scale] = scales(
+_SCALES = scales(
     minutes=(0.1, 4, 4, 20),
     settings=(
         {**SMALL, "data.train": 100, "network.width": 16, "network.depth": 3, "steps": 20},

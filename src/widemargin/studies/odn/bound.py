@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
 from collections.abc import Callable, Sequence
 
 from widemargin.studies.claims import BySeed, custom, order
 from widemargin.studies.figure import Figure, bars
 from widemargin.studies.odn import data, losses
-from widemargin.studies.rows import Row
+from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Claim, Study, grid, scales
 from widemargin.studies.settings import Settings, overlay
 
@@ -32,24 +34,18 @@ def larger_complexity(rows: Sequence[Row]) -> list[float]:
 
 def grows_with_theta(rows: Sequence[Row]) -> list[float]:
     """Per seed, the share of networks whose complexity term grows at every step of θ/r."""
-    curves: dict[int, dict[str, list[tuple[float, float]]]] = {}
-    for row in rows:
-        if row.get("curve") == "theta":
-            curve = curves.setdefault(row["seed"], {}).setdefault(row["arm"], [])
-            curve.append((row["theta/r"], row["complexity"]))
-    found = []
-    for arms in curves.values():
-        grown = [all(a[1] < b[1] for a, b in zip(sorted(c), sorted(c)[1:])) for c in arms.values()]
-        found.append(sum(grown) / len(grown))
-    return found
+    shares = []
+    for some in by_seed(rows, "complexity", curve="theta"):
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for row in some:
+            curves.setdefault(row["arm"], []).append((row["theta/r"], row["complexity"]))
+        grown = [all(a[1] < b[1] for a, b in itertools.pairwise(sorted(curve))) for curve in curves.values()]
+        shares.append(sum(grown) / len(grown))
+    return shares
 
 
 def _shares(rows: Sequence[Row], holds: Callable[[Row], bool], metric: str) -> list[float]:
-    seeds: dict[int, list[bool]] = {}
-    for row in rows:
-        if row.get(metric) is not None:
-            seeds.setdefault(row["seed"], []).append(bool(holds(row)))
-    return [sum(values) / len(values) for values in seeds.values()]
+    return [statistics.fmean(bool(holds(row)) for row in some) for some in by_seed(rows, metric)]
 
 
 def all_networks(text: str, function: BySeed) -> Claim:

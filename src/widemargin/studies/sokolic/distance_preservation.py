@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+
 from widemargin.studies.claims import value
 from widemargin.studies.figure import bars
 from widemargin.studies.schema import Arm, Claim, Study, scales
-from widemargin.studies.settings import Settings, overlay
+from widemargin.studies.settings import Settings, overlay, sgd
 
 PLANE: Settings = {
     "data": {"name": "toy", "validation": 100},
     "network": {
-        "name": "sokolic-mlp",
-        "inputs": 2,
-        "layers": 2,
-        "first": 12,
-        "higher": 6,
-        "classes": 2,
-        "classifier_bias": True,
+        **{"name": "sokolic-mlp", "inputs": 2, "layers": 2, "first": 12, "higher": 6},
+        **{"classes": 2, "classifier_bias": True},
     },
     "optimizer": {"name": "adam", "lr": 0.01},
     "steps": 600,
@@ -26,28 +23,17 @@ PLANE: Settings = {
 
 _MNIST: Settings = {
     "data": {"name": "mnist", "validation": 5000, "train": 5000},
-    "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 2e-3},
-    "steps": 2000,
-    "batch": 128,
+    "optimizer": {**sgd(0.01), "weight_decay": 2e-3},
+    **{"steps": 2000, "batch": 128, "margins": 200, "exact": False},
 }
+_MLP: Settings = {"network": {"name": "sokolic-mlp", "layers": 2}, "pairs": 50}
+_CNN: Settings = {"network": {"name": "sokolic-cnn", "layers": 2}, "loss": {"name": "cross-entropy"}, "pairs": 10}
+PLANE_ARM, MLP_ARM, CNN_ARM = "plane, 2 layers", "MNIST, fully connected", "MNIST, convolutional"
 ARMS = (
-    Arm(name="plane, 2 layers", settings=overlay(PLANE, {"pairs": 200, "margins": 300, "exact": True})),
-    Arm(
-        name="MNIST, fully connected",
-        settings=overlay(
-            _MNIST, {"network": {"name": "sokolic-mlp", "layers": 2}, "pairs": 50, "margins": 200, "exact": False}
-        ),
-    ),
-    Arm(
-        name="MNIST, convolutional",
-        settings=overlay(
-            _MNIST,
-            {"network": {"name": "sokolic-cnn", "layers": 2}, "loss": {"name": "cross-entropy"}},
-            {"pairs": 10, "margins": 200, "exact": False},
-        ),
-    ),
+    Arm(PLANE_ARM, overlay(PLANE, {"pairs": 200, "margins": 300, "exact": True})),
+    Arm(MLP_ARM, overlay(_MNIST, _MLP)),
+    Arm(CNN_ARM, overlay(_MNIST, _CNN)),
 )
-_NAMES = tuple(arm.name for arm in ARMS)
 
 
 def _claims(arm: str) -> tuple[Claim, ...]:
@@ -61,17 +47,17 @@ def _claims(arm: str) -> tuple[Claim, ...]:
     return tuple(value(f"{arm}: {words}", arm, 100, metric=metric, tolerance=0) for metric, words in said.items())
 
 
-_SMALL_MNIST: Settings = {
+_SMALL: Settings = {
     "data": {"name": "digits", "validation": 100, "train": 100},
-    "steps": 30,
-    "batch": 20,
-    "pairs": 3,
-    "margins": 20,
+    **{"steps": 30, "batch": 20, "pairs": 3, "margins": 20},
 }
-_SMALL_NETWORKS: dict[str, Settings] = {
-    "MNIST, fully connected": {"network": {"inputs": 64, "first": 32, "higher": 16}},
-    "MNIST, convolutional": {"network": {"size": 8, "channels": 4}},
+_QUICK: Settings = {
+    "data": {"name": "mnist-5k", "validation": 500, "train": 1000},
+    **{"steps": 100, "pairs": 3, "margins": 20},
 }
+LINKS = "Each link of the chain (12), in parts of ‖f(x′) − f(x)‖ (sokolic, Theorem 3)"
+MARGINS = "The input margin and its bounds (sokolic, Theorem 5)"
+median = functools.partial(bars, log_y=True)
 
 S4 = Study(
     id="S4",
@@ -81,52 +67,27 @@ S4 = Study(
     task="distance-preservation",
     arms=ARMS,
     settings={"loss": {"name": "hinge"}},
-    claims=tuple(claim for arm in _NAMES for claim in _claims(arm)),
+    claims=tuple(claim for arm in ARMS for claim in _claims(arm.name)),
     figures=(
-        bars(
-            "link",
-            "times",
-            "Each link of the chain (12), in parts of ‖f(x′) − f(x)‖ (sokolic, Theorem 3)",
-            y_title="times ‖f(x′) − f(x)‖, median",
-            where={"curve": "pairs"},
-            log_y=True,
-        ),
-        bars(
-            "bound",
-            "distance",
-            "The input margin and its bounds (sokolic, Theorem 5)",
-            y_title="distance, median",
-            where={"curve": "margins"},
-            log_y=True,
-        ),
+        median("link", "times", LINKS, y_title="times ‖f(x′) − f(x)‖, median", where={"curve": "pairs"}),
+        median("bound", "distance", MARGINS, y_title="distance, median", where={"curve": "margins"}),
     ),
     scales=scales(
         minutes=(0.1, 5, 15, 120),
         of_arms=(
             {
-                "plane, 2 layers": {"network": {"first": 5, "higher": 3}, "steps": 40, "pairs": 5, "margins": 4},
-                **{name: overlay(_SMALL_MNIST, more) for name, more in _SMALL_NETWORKS.items()},
+                PLANE_ARM: {"network": {"first": 5, "higher": 3}, "steps": 40, "pairs": 5, "margins": 4},
+                MLP_ARM: {**_SMALL, "network": {"inputs": 64, "first": 32, "higher": 16}},
+                CNN_ARM: {**_SMALL, "network": {"size": 8, "channels": 4}},
             },
             {
-                "plane, 2 layers": {"steps": 300, "pairs": 50, "margins": 50},
-                **{
-                    name: overlay(
-                        {"data": {"name": "mnist-5k", "validation": 500, "train": 1000}},
-                        {"steps": 100, "pairs": 3, "margins": 20},
-                        {"network": {"first": 64, "higher": 32}} if "fully" in name else {"network": {"channels": 4}},
-                    )
-                    for name in _SMALL_NETWORKS
-                },
+                PLANE_ARM: {"steps": 300, "pairs": 50, "margins": 50},
+                MLP_ARM: {**_QUICK, "network": {"first": 64, "higher": 32}},
+                CNN_ARM: {**_QUICK, "network": {"channels": 4}},
             },
             {
-                "MNIST, fully connected": {"data.train": 2000, "steps": 300, "pairs": 6, "margins": 50},
-                "MNIST, convolutional": {
-                    "data.train": 2000,
-                    "network": {"channels": 8},
-                    "steps": 150,
-                    "pairs": 1,
-                    "margins": 10,
-                },
+                MLP_ARM: {"data.train": 2000, "steps": 300, "pairs": 6, "margins": 50},
+                CNN_ARM: {"data.train": 2000, "network": {"channels": 8}, "steps": 150, "pairs": 1, "margins": 10},
             },
         ),
         seeds=(1, 2, 2),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from widemargin.studies.claims import custom
 from widemargin.studies.figure import Figure
-from widemargin.studies.rows import Row
+from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Arm, Claim, Study, grid, scales
 from widemargin.studies.settings import Settings, overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
@@ -40,11 +40,9 @@ ARMS = (
 
 
 def _by_depth(rows: Sequence[Row], arm: str, metric: str) -> Mapping[int, list[tuple[int, float]]]:
-    found: dict[int, list[tuple[int, float]]] = {}
-    for row in rows:
-        if row["arm"] == arm and "curve" not in row and row.get(metric) is not None:
-            found.setdefault(row["seed"], []).append((row["layers"], row[metric]))
-    return {seed: sorted(values) for seed, values in found.items() if len(values) > 1}
+    """seed → (layers, metric), of seeds with several depths."""
+    seeds = [[row for row in some if "curve" not in row] for some in by_seed(rows, metric, arm=arm)]
+    return {some[0]["seed"]: sorted((row["layers"], row[metric]) for row in some) for some in seeds if len(some) > 1}
 
 
 def _per_layer(values: Sequence[tuple[int, float]]) -> float:
@@ -78,49 +76,35 @@ def holds(arm: str) -> Callable[[Sequence[Row]], list[float]]:
 
     def of(rows: Sequence[Row]) -> list[float]:
         gaps = {(r["seed"], r["layers"]): r["gap"] for r in rows if r["arm"] == arm and "gap" in r}
-        seeds: dict[int, list[bool]] = {}
-        for row in rows:
-            if row["arm"] == arm and row.get("curve") == "coverings":
-                above = 10 ** min(row["log10 bound"], 300.0) >= gaps[row["seed"], row["layers"]]
-                seeds.setdefault(row["seed"], []).append(above)
-        return [sum(values) / len(values) for values in seeds.values()]
+        return [
+            statistics.fmean(10 ** min(row["log10 bound"], 300.0) >= gaps[row["seed"], row["layers"]] for row in some)
+            for some in by_seed(rows, "log10 bound", arm=arm, curve="coverings")
+        ]
 
     return of
 
 
+FIXED = "factor by which (21) grows with each layer, the product of norms fixed"
+RISES = "factor by which (22) grows with each layer, 1 where it falls"
+ABOVE = "networks and covering numbers whose bound (Theorem 1) is above the generalization error"
+
+
 def _claims(arm: str) -> tuple[Claim, ...]:
     return (
-        custom(
-            f"{arm}: factor by which (21) grows with each layer, the product of norms fixed",
-            factor(arm, "log10 (21), product 1"),
-            2,
-            baseline=1,
-            relative=True,
-            tolerance=0.001,
-        ),
-        custom(
-            f"{arm}: factor by which (22) grows with each layer, 1 where it falls",
-            rises(arm, "log10 (22)"),
-            1,
-            relative=True,
-            tolerance=0.25,
-        ),
+        custom(f"{arm}: {FIXED}", factor(arm, "log10 (21), product 1"), 2, baseline=1, relative=True, tolerance=0.001),
+        custom(f"{arm}: {RISES}", rises(arm, "log10 (22)"), 1, relative=True, tolerance=0.25),
         custom(f"{arm}: seeds whose (21) grows faster with depth than their (22)", grows_faster(arm), 100, tolerance=0),
-        custom(
-            f"{arm}: networks and covering numbers whose bound (Theorem 1) is above the generalization error",
-            holds(arm),
-            100,
-            tolerance=0,
-        ),
+        custom(f"{arm}: {ABOVE}", holds(arm), 100, tolerance=0),
     )
 
 
 _DIGITS: Settings = {
     "data": {"name": "digits", "validation": 100, "train": 60, "test": 100},
     "network": {"inputs": 64, "first": 12, "higher": 8},
-    "steps": 20,
-    "batch": 20,
+    **{"steps": 20, "batch": 20},
 }
+_QUICK: Settings = {"data": {"name": "mnist-5k", "validation": 500, "train": 200}}
+TITLE = "The bound of Theorem 1 for three covering numbers (sokolic, Theorems 1 and 4)"
 
 S5 = Study(
     id="S5",
@@ -136,35 +120,17 @@ S5 = Study(
     figures=(
         *(
             Figure(
-                "layers",
-                metric,
-                f"{words} over the number of layers (sokolic, §IV-A)",
-                "number of layers L",
-                f"{metric}",
+                "layers", metric, f"{words} over the number of layers (sokolic, §IV-A)", "number of layers L", metric
             )
             for metric, words in (("log10 (21)", "The bound of norms (21)"), ("log10 (22)", "The bound of covers (22)"))
         ),
-        Figure(
-            "layers",
-            "log10 bound",
-            "The bound of Theorem 1 for three covering numbers (sokolic, Theorems 1 and 4)",
-            "number of layers L",
-            where={"curve": "coverings"},
-            split="covering",
-        ),
+        Figure("layers", "log10 bound", TITLE, "number of layers L", where={"curve": "coverings"}, split="covering"),
     ),
     scales=scales(
         minutes=(0.1, 4, 10, 30),
         of_arms=(
             {PLANE_ARM: {"data.train": 20, "network": {"first": 5, "higher": 4}, "steps": 40}, MNIST_ARM: _DIGITS},
-            {
-                PLANE_ARM: {"steps": 400},
-                MNIST_ARM: {
-                    "data": {"name": "mnist-5k", "validation": 500, "train": 200},
-                    "network": {"first": 64, "higher": 32},
-                    "steps": 200,
-                },
-            },
+            {PLANE_ARM: {"steps": 400}, MNIST_ARM: {**_QUICK, "network": {"first": 64, "higher": 32}, "steps": 200}},
             {MNIST_ARM: {"data.train": 200, "steps": 500}},
         ),
         seeds=(1, 2, 3, 5),

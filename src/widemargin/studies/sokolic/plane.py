@@ -9,16 +9,16 @@ from widemargin.studies.settings import overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
 NETWORK = "two-layer network"
+FEATURES = ("distance from the decision plane, in features", "widest direction within it")
 
 
 def _share(text: str, metric: str) -> Claim:
-    return value(text, NETWORK, 100, metric=metric, tolerance=0)
+    return value(text, NETWORK, 100, metric, tolerance=0)
 
 
 def _figure(letter: str, curve: str, title: str, x_title: str, y_title: str) -> Figure:
-    return scatter(
-        "x1", "x2", f"{title} (sokolic, Fig. 1{letter})", x_title, y_title, where={"curve": curve}, split="what"
-    )
+    title = f"{title} (sokolic, Fig. 1{letter})"
+    return scatter("x1", "x2", title, x_title, y_title, where={"curve": curve}, split="what")
 
 
 S1 = Study(
@@ -37,13 +37,7 @@ S1 = Study(
     ),
     figures=(
         _figure("a", "plane", "Training samples and the decision boundary", "first input", "second input"),
-        _figure(
-            "c",
-            "features",
-            "The samples as the network transforms them",
-            "distance from the decision plane, in features",
-            "widest direction within it",
-        ),
+        _figure("c", "features", "The samples as the network transforms them", *FEATURES),
         _figure("d", "sets", "The curves r = 1, r^J = 1 and r^F = 1 around a sample", "first input", "second input"),
     ),
     scales=scales(
