@@ -11,7 +11,7 @@ from widemargin import population, registry
 from widemargin.studies import catalog, samples
 from widemargin.studies.effects import Order
 from widemargin.studies.run import plan_of
-from widemargin.studies.schema import Claim, Scale, grid
+from widemargin.studies.schema import Claim, Scale, axis
 from widemargin.studies.settings import digest
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import TrialContext
@@ -30,8 +30,8 @@ def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None
 def test_a_search_may_share_one_of_two_axes() -> None:
     """Chosen at noise 0.1 for every noise, but for each size by itself."""
     scale = Scale(minutes=1, cells=2, search_at={"noise": 0.1})
-    axes, conditions = {"noise": "noise", "size": "size"}, grid(noise=(0.0, 0.1), size=(1, 2))
-    plan = plan_of(tiny.study(scale=scale, axes=axes, conditions=conditions), "budget")
+    axes = {"noise": axis("noise", (0.0, 0.1)), "size": axis("size", (1, 2))}
+    plan = plan_of(tiny.study(scale=scale, axes=axes, conditions=()), "budget")
     searched = [(at.condition, case.condition) for case in plan.cases() if (at := plan.searched(case)) is not None]
     assert len(searched) == 8
     assert all(at == {"noise": 0.1, "size": own["size"]} for at, own in searched)

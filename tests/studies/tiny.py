@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from widemargin.studies.effects import Gap
-from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study, grid
+from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study, axis
 from widemargin.studies.trial import Trial, TrialContext
 
 SETTINGS: dict[str, Any] = {
@@ -47,8 +47,7 @@ def study(*, arms: tuple[Arm, ...] | None = None, scale: Scale | None = None, **
         question="?",
         task="counting",
         arms=arms or (Arm(name="a", search={"x": (1.0, 2.0, 3.0)}), Arm(name="b", search={"x": (5.0, 4.0)})),
-        axes={"noise": "noise"},
-        conditions=grid(noise=(0.0, 0.1)),
+        axes={"noise": axis("noise", (0.0, 0.1))},
         claims=(
             Claim(
                 text="a above b",

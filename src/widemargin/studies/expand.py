@@ -88,7 +88,7 @@ class StudyPlan:
             case.arm.settings,
             self.scale.settings,
             self.scale.of_arms.get(case.arm.name, {}),
-            *(_set_by(self.study, axis, value) for axis, value in case.condition.items()),
+            *(self.study.axes[axis][value] for axis, value in case.condition.items()),
             *(self.scale.of_values.get(axis, {}).get(value, {}) for axis, value in case.condition.items()),
             cell,
         )
@@ -122,11 +122,6 @@ def first_cells(plan: StudyPlan) -> dict[str, Row]:
 
 def _within(condition: Condition, only: Mapping[str, Sequence[Any]]) -> bool:
     return all(agrees(condition[axis], tuple(values)) for axis, values in only.items())
-
-
-def _set_by(study: Study, axis: str, value: Any) -> Settings:
-    target = study.axes[axis]
-    return {target: value} if isinstance(target, str) else target[value]
 
 
 def _resolved(value: Any, of_arm: Any) -> Any:

@@ -18,7 +18,7 @@ affair (`studies.tasks`), except two things:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
@@ -198,9 +198,8 @@ class Study:
         question: what is asked, in a sentence or two.
         task: the name of a module of `studies.tasks`.
         settings: what all arms share.
-        axes: axis → the setting that it sets, or a mapping value → settings: `{"flips": "data.flips"}`.
-        conditions: the values of the axes; `grid(flips=(0.0, 0.2))` makes them. By default all values of the
-            axes that are mappings.
+        axes: name → values → the settings of each: `{"flips": axis("data.flips", (0.0, 0.2))}`.
+        conditions: combinations of values of the axes, by default all.
         choose_by: the metric of the search rows by which a cell is chosen.
         smallest: choose the smallest one, not the largest.
         deviations: where we do not follow the paper's protocol, a sentence each.
@@ -215,7 +214,7 @@ class Study:
     scales: Mapping[ScaleName, Scale]
     task: str = "classify"
     settings: Settings = field(default_factory=dict)
-    axes: Mapping[str, str | Mapping[Any, Settings]] = field(default_factory=dict)
+    axes: Mapping[str, Mapping[Any, Settings]] = field(default_factory=dict)
     conditions: Sequence[Condition] = ()
     figures: tuple[Figure, ...] = ()
     deviations: tuple[str, ...] = ()
@@ -225,8 +224,7 @@ class Study:
     def __post_init__(self) -> None:
         check_plain(f"settings of {self.id}", self.settings)
         if not self.conditions:
-            values = {axis: tuple(target) for axis, target in self.axes.items() if not isinstance(target, str)}
-            object.__setattr__(self, "conditions", grid(**values))
+            object.__setattr__(self, "conditions", grid(**self.axes))
         names = [arm.name for arm in self.arms]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.id} has two arms of one name: {', '.join(names)}")
@@ -267,6 +265,24 @@ class Study:
                 )
 
 
-def grid(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
+class Named(TypedDict):
+    """The first arguments of `Study`."""
+
+    id: str
+    source: str
+    title: str
+
+
+def named(id: str, source: str, title: str) -> Named:
+    """The first arguments of `Study`, in one line of a declaration."""
+    return {"id": id, "source": source, "title": title}
+
+
+def axis(setting: str, values: Iterable[Any]) -> dict[Any, Settings]:
+    """An axis that sets one setting."""
+    return {value: {setting: value} for value in values}
+
+
+def grid(**axes: Collection[Any]) -> tuple[dict[str, Any], ...]:
     """All combinations of the values of some axes, the last one varying fastest."""
     return tuple(dict(zip(axes, values)) for values in itertools.product(*axes.values()))

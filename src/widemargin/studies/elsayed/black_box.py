@@ -15,6 +15,7 @@ from widemargin.studies.elsayed.trained_on_all import (
     over_epsilon,
 )
 from widemargin.studies.rows import Row, select
+from widemargin.studies.schema import named
 
 BLACK = "fgsm from cross-entropy"
 AT_TENTH = {"curve": BLACK, "epsilon": 0.1}
@@ -37,9 +38,7 @@ def best_margin_over_cross_entropy(rows: Sequence[Row]) -> list[float]:
 
 
 E7 = declare(
-    id="E7",
-    source="elsayed, Fig. 6",
-    title="Black-box FGSM from the cross-entropy model",
+    **named("E7", "elsayed, Fig. 6", "Black-box FGSM from the cross-entropy model"),
     question="Do images that were made to fool the cross-entropy model fool the margin models?",
     measure=(attack("fgsm", BLACK, **FROM_CROSS_ENTROPY),),
     claims=(
@@ -54,9 +53,7 @@ E7 = declare(
     deviations=("The cross-entropy model is attacked by itself, as in the paper's figure: white-box.",),
 )
 E8 = declare(
-    id="E8",
-    source="elsayed, Fig. 14, 15 and 16",
-    title="Black-box IFGSM; margin models as attackers",
+    **named("E8", "elsayed, Fig. 14, 15 and 16", "Black-box IFGSM; margin models as attackers"),
     question="The same for IFGSM; and do images that were made to fool a margin model fool the cross-entropy model?",
     measure=(
         attack("ifgsm", "ifgsm from cross-entropy", **FROM_CROSS_ENTROPY),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from widemargin.studies import schema
 from widemargin.studies.elsayed.mnist import NORMS
-from widemargin.studies.schema import Arm, Scale, ScaleName, Search
+from widemargin.studies.schema import Arm, Scale, ScaleName, Search, Study
 from widemargin.studies.settings import Settings, overlay, sgd
 
 LAYER_7, LAYER_13, LAYER_19 = "group1.block3.conv2", "group2.block2.conv2", "group3.block1.conv2"
@@ -109,3 +110,9 @@ DEVIATIONS = (
     "of the 25 on the way through the network.",
     "The paper does not give the hinge's weight of cross-entropy: here 0.01.",
 )
+
+
+def study(*, keep: bool = False, deviations: tuple[str, ...] = (), **more: Any) -> Study:
+    """A study of the five models."""
+    settings = {**SETTINGS, "keep": True} if keep else SETTINGS
+    return Study(arms=FIVE, settings=settings, deviations=(*deviations, *DEVIATIONS), **more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import gap
 from widemargin.studies.elsayed import cifar10
 from widemargin.studies.elsayed.trained_on_all import EPSILONS, FROM_CROSS_ENTROPY, TOLD, above, over_epsilon
-from widemargin.studies.schema import Study
+from widemargin.studies.schema import named
 from widemargin.studies.settings import Settings
 
 WHITE, BLACK = "fgsm", "fgsm from cross-entropy"
@@ -19,13 +19,10 @@ def _measure(epsilons: tuple[float, ...], count: int | None) -> Settings:
 SIZES = ((0.05, *TOLD), EPSILONS, EPSILONS, EPSILONS)
 GAP = "at ε = 0.1 from cross-entropy, l_1 margin minus cross-entropy"
 
-E13 = Study(
-    id="E13",
-    source="elsayed, Fig. 10",
-    title="FGSM on CIFAR-10, white- and black-box",
+E13 = cifar10.study(
+    **named("E13", "elsayed, Fig. 10", "FGSM on CIFAR-10, white- and black-box"),
     question="Do margins at training samples protect test samples from one large step?",
-    arms=cifar10.FIVE,
-    settings={**cifar10.SETTINGS, "keep": True},
+    keep=True,
     claims=(
         gap(GAP, "margin l_1", "cross-entropy", 14.0, where={"curve": BLACK, "epsilon": 0.1}),
         *(
@@ -42,6 +39,5 @@ E13 = Study(
     deviations=(
         "The paper does not print the sizes of its attacks: here ε is 0 to 0.3; orders are asked for at 0.05 and 0.1.",
         "The cross-entropy model is attacked by itself: white-box.",
-        *cifar10.DEVIATIONS,
     ),
 )

@@ -8,7 +8,7 @@ from widemargin.studies.claims import order, value
 from widemargin.studies.effects import Ratio
 from widemargin.studies.elsayed import cifar10
 from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, Study
+from widemargin.studies.schema import Claim, Study, named
 from widemargin.studies.settings import Settings
 
 LAYERS = {"input": "input", "layer 7": cifar10.LAYER_7, "output": "output"}
@@ -40,9 +40,7 @@ def _above(name: str, part: str) -> Claim:
 
 
 E15 = Study(
-    id="E15",
-    source="elsayed, Fig. 17 to 19",
-    title="Distances over training, CIFAR-10",
+    **named("E15", "elsayed, Fig. 17 to 19", "Distances over training, CIFAR-10"),
     question="Does training for margins raise the distance to the boundary where it is measured, and on test data too?",
     task="evolution",
     arms=tuple(arm for arm in cifar10.FIVE if arm.name in ARMS),

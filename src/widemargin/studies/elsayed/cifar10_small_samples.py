@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from widemargin.studies.claims import gap, order
-from widemargin.studies.elsayed import cifar10
-from widemargin.studies.figure import accuracy
-from widemargin.studies.schema import Study, grid
+from widemargin.studies.elsayed import cifar10, mnist
+from widemargin.studies.schema import axis, named
 
 BOTH = ("margin l_1", "cross-entropy")
-FIGURE = accuracy(
-    "fraction",
-    "Test accuracy over the share of the training samples (elsayed, Fig. 9)",
-    "share of the 45,000 training samples",
-    log_x=True,
-)
 
-E12 = Study(
-    id="E12",
-    source="elsayed, Fig. 9",
-    title="Few training samples, CIFAR-10",
+E12 = cifar10.study(
+    **named("E12", "elsayed, Fig. 9", "Few training samples, CIFAR-10"),
     question="Do margins help where there are few samples?",
-    arms=cifar10.FIVE,
-    settings=cifar10.SETTINGS,
-    axes={"fraction": "data.fraction"},
-    conditions=grid(fraction=(0.01, 0.05, 0.1, 0.5, 1.0)),
+    axes={"fraction": axis("data.fraction", (0.01, 0.05, 0.1, 0.5, 1.0))},
     claims=(
         *(
             gap(f"at {100 * share:g} %, l_1 margin minus cross-entropy", *BOTH, 2.5, where={"fraction": share})
@@ -32,7 +20,7 @@ E12 = Study(
         order("margin l_1 above cross-entropy everywhere", *BOTH),
         order("margin l_inf above cross-entropy everywhere", "margin l_inf", "cross-entropy"),
     ),
-    figures=(FIGURE,),
+    figures=(mnist.over_fraction("Fig. 9", "45,000"),),
     scales=cifar10.scales(
         hours=2,
         more=({"data.samples": 110}, {}, {}, {}),
@@ -43,5 +31,5 @@ E12 = Study(
         only=({"fraction": (0.01, 0.05)}, {"fraction": (0.05, 0.1)}, {"fraction": (0.01, 0.05, 1.0)}),
         search_at={"fraction": 0.05},
     ),
-    deviations=("The shares other than 5 % and 1 % are ours: the paper's text names no others.", *cifar10.DEVIATIONS),
+    deviations=("The shares other than 5 % and 1 % are ours: the paper's text names no others.",),
 )

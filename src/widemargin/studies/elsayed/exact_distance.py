@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Study, grid, scales
+from widemargin.studies.schema import Arm, Study, axis, named, scales
 
 P: tuple[float | str, ...] = (1.0, 1.25, 1.5, 2.0, 3.0, 10.0, "inf")
 
 E18 = Study(
-    id="E18",
-    source="elsayed, §3.1, eq. 7",
-    title="The closed form of the distance",
+    **named("E18", "elsayed, §3.1, eq. 7", "The closed form of the distance"),
     question="Is |f_i − f_j|/‖∇f_i − ∇f_j‖_q the smallest l_p norm of a step to the boundary, where scores are affine?",
     task="nearest-boundary",
     arms=(Arm(name="closed form"),),
-    axes={"norm": "p"},
-    conditions=grid(norm=P),
+    axes={"norm": axis("p", P)},
     settings={"inputs": 12, "classes": 5, "samples": 10},
     claims=tuple(
         value(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.elsayed.trained_on_all import against_cross_entropy, declare
 from widemargin.studies.figure import accuracy
+from widemargin.studies.schema import named
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
@@ -15,9 +16,7 @@ FIGURE = accuracy(
 )
 
 E9 = declare(
-    id="E9",
-    source="elsayed, Fig. 7",
-    title="Gaussian noise on the input",
+    **named("E9", "elsayed, Fig. 7", "Gaussian noise on the input"),
     question="Do margins help where the input is noisy but nobody attacks?",
     measure=({"kind": "noise", "sigmas": SIGMAS},),
     claims=against_cross_entropy("noise", sigma=(0.2, 0.3, 0.4, 0.5)),

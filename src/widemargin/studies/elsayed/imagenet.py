@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, value
 from widemargin.studies.elsayed.trained_on_all import FROM_CROSS_ENTROPY, above, over_epsilon
-from widemargin.studies.schema import Arm, Study, scales
+from widemargin.studies.schema import Arm, Study, named, scales
 from widemargin.studies.settings import Settings
 
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
@@ -35,9 +35,7 @@ def _synthetic(samples: int) -> Settings:
 MARGIN: Settings = {"name": "large-margin", "p": 1.0, "at": PLACES, "classes": 1}
 
 E14 = Study(
-    id="E14",
-    source="elsayed, §4.4 and Fig. 11",
-    title="ImageNet",
+    **named("E14", "elsayed, §4.4 and Fig. 11", "ImageNet"),
     question="Do margins against one other class, at five places of Inception v3, protect it from attacks?",
     task="streamed",
     arms=(

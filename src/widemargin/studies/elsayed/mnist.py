@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.schema import Arm, Search
 from widemargin.studies.settings import Settings, sgd
 
+FLIPS = (0.0, 0.2, 0.4, 0.6, 0.8)
 NORMS: Settings = {"l_inf": "inf", "l_1": 1.0, "l_2": 2.0}
 _GAMMAS = {"l_inf": (0.1, 0.3), "l_1": (10.0, 30.0), "l_2": (1.0, 3.0)}
 """In the units of the input, about the distances that there are (errata 2)."""
@@ -101,6 +103,18 @@ def ours(norm: str, *, everywhere: bool = True, clip: float | None = None) -> Ar
         {**searched, "optimizer.lr": (0.03, 0.1)},
         ours=True,
     )
+
+
+def over_flips(figure: str) -> Figure:
+    """Accuracy over the share of flipped labels."""
+    title = f"Test accuracy over the share of flipped labels (elsayed, {figure})"
+    return accuracy("flips", title, "share of flipped training labels")
+
+
+def over_fraction(figure: str, samples: str) -> Figure:
+    """Accuracy over the share of the training samples."""
+    title = f"Test accuracy over the share of the training samples (elsayed, {figure})"
+    return accuracy("fraction", title, f"share of the {samples} training samples", log_x=True)
 
 
 def one_class(arms: Sequence[Arm]) -> dict[str, Settings]:

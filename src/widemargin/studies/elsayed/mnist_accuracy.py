@@ -5,13 +5,12 @@ from __future__ import annotations
 from widemargin.studies.claims import value
 from widemargin.studies.elsayed import mnist, trained_on_all
 from widemargin.studies.figure import accuracy
+from widemargin.studies.schema import named
 
 REPORTED = {"cross-entropy": 99.5, "hinge": 99.2, **dict.fromkeys((*mnist.ALL_LAYER, *mnist.INPUT_ONLY), 99.4)}
 
 E2 = trained_on_all.declare(
-    id="E2",
-    source="elsayed, §4.2",
-    title="MNIST, all of it",
+    **named("E2", "elsayed, §4.2", "MNIST, all of it"),
     question="Do margin losses cost accuracy where data are plenty and clean?",
     measure=({"kind": "margins", "p": 2.0, "at": ["input"]},),
     claims=tuple(

@@ -9,25 +9,18 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.elsayed import mnist
-from widemargin.studies.figure import accuracy
-from widemargin.studies.schema import Study, grid, scales
+from widemargin.studies.schema import Study, axis, named, scales
 
 AT_80 = {"flips": 0.8}
 ONE_CLASS = mnist.one_class(mnist.OF_LOGITS)
 SOME = ("cross-entropy", *mnist.ALL_LAYER, "ours l_2")
-FIGURE = accuracy(
-    "flips", "Test accuracy over the share of flipped labels (elsayed, Fig. 12)", "share of flipped training labels"
-)
 
 E3 = Study(
-    id="E3",
-    source="elsayed, Fig. 2 and 12",
-    title="Flipped training labels",
+    **named("E3", "elsayed, Fig. 2 and 12", "Flipped training labels"),
     question="Does a margin at all layers help where a share of the training labels is wrong?",
     arms=mnist.OF_LOGITS,
     settings=mnist.SETTINGS,
-    axes={"flips": "data.flips"},
-    conditions=grid(flips=(0.0, 0.2, 0.4, 0.6, 0.8)),
+    axes={"flips": axis("data.flips", mnist.FLIPS)},
     claims=(
         gap("at 80 % flipped labels, l_2 margin minus cross-entropy", "margin l_2", "cross-entropy", 2.5, where=AT_80),
         value("at 80 % flipped labels, l_2 margin", "margin l_2", 96.4, where=AT_80),
@@ -40,7 +33,7 @@ E3 = Study(
             for everywhere, at in zip(mnist.ALL_LAYER, mnist.INPUT_ONLY)
         ),
     ),
-    figures=(FIGURE,),
+    figures=(mnist.over_flips("Fig. 12"),),
     scales=scales(
         minutes=(0.1, 15, 15, 12_000),
         settings=(mnist.SMALL, mnist.QUICK, {"steps": 3000}),

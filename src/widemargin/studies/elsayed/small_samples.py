@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, order
 from widemargin.studies.elsayed import mnist
-from widemargin.studies.figure import accuracy
-from widemargin.studies.schema import Study, grid, scales
+from widemargin.studies.schema import Study, axis, named, scales
 from widemargin.studies.settings import overlay
 
 FRACTIONS = (0.00125, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
@@ -13,27 +12,18 @@ FRACTIONS = (0.00125, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 
 SMALLEST = {"fraction": 0.00125}
 SOME = ("cross-entropy", *mnist.ALL_LAYER, "ours l_inf")
-FIGURE = accuracy(
-    "fraction",
-    "Test accuracy over the share of the training samples (elsayed, Fig. 3 and 13)",
-    "share of the 55,000 training samples",
-    log_x=True,
-)
 
 E4 = Study(
-    id="E4",
-    source="elsayed, Fig. 3 and 13",
-    title="Few training samples",
+    **named("E4", "elsayed, Fig. 3 and 13", "Few training samples"),
     question="Do margins help where there are few samples, and the more the fewer there are?",
     arms=mnist.EIGHT,
     settings=mnist.SETTINGS,
-    axes={"fraction": "data.fraction"},
-    conditions=grid(fraction=FRACTIONS),
+    axes={"fraction": axis("data.fraction", FRACTIONS)},
     claims=(
         gap("at 68 samples, l_inf margin minus cross-entropy", "margin l_inf", "cross-entropy", 3.7, where=SMALLEST),
         *(order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy") for arm in mnist.ALL_LAYER),
     ),
-    figures=(FIGURE,),
+    figures=(mnist.over_fraction("Fig. 3 and 13", "55,000"),),
     scales=scales(
         minutes=(0.1, 15, 15, 18_000),
         settings=(*(overlay(part, {"data.train": None}) for part in (mnist.SMALL, mnist.QUICK)), {"steps": 3000}),

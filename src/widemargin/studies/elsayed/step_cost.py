@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import value
 from widemargin.studies.elsayed import cifar10
 from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Study, scales
+from widemargin.studies.schema import Arm, Study, named, scales
 from widemargin.studies.settings import Settings
 
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "at": cifar10.PLACES}
@@ -15,9 +15,7 @@ CLAIM = "a margin step over a cross-entropy step: batch norm, 9 classes, 5 place
 TITLE = "Time of a margin step over that of a cross-entropy step (elsayed, §4.1)"
 
 E16 = Study(
-    id="E16",
-    source="elsayed, §4.1",
-    title="The cost of a margin step",
+    **named("E16", "elsayed, §4.1", "The cost of a margin step"),
     question="How much longer than a cross-entropy step does a margin step take, on the CIFAR-10 network?",
     task="step-time",
     arms=(

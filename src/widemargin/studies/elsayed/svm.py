@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Study, scales
+from widemargin.studies.schema import Arm, Study, named, scales
 from widemargin.studies.settings import Settings
 
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "classes": 1}
@@ -16,9 +16,7 @@ DATA = {
 }
 
 E17 = Study(
-    id="E17",
-    source="elsayed, §3.2",
-    title="A linear classifier is an SVM",
+    **named("E17", "elsayed, §3.2", "A linear classifier is an SVM"),
     question="Does training for the largest margin find the separator of an exact SVM solver?",
     task="linear-svm",
     arms=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import accuracy, scatter
-from widemargin.studies.schema import Arm, Search, Study, scales
+from widemargin.studies.schema import Arm, Search, Study, named, scales
 from widemargin.studies.settings import Settings
 
 PLACES = ("input", "relu1", "relu2", "relu3")
@@ -36,9 +36,7 @@ FIGURE = scatter(
 )
 
 E1 = Study(
-    id="E1",
-    source="elsayed, Fig. 1b",
-    title="Two boundaries",
+    **named("E1", "elsayed, Fig. 1b", "Two boundaries"),
     question="Of two networks that are right on all training samples, is the one trained for margins better on others?",
     arms=ARMS,
     settings={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.elsayed.trained_on_all import above, against_cross_entropy, attack, declare, over_epsilon
-from widemargin.studies.schema import Arm, Claim, ScaleName
+from widemargin.studies.schema import Arm, Claim, ScaleName, named
 from widemargin.studies.settings import Settings
 
 ADVERSARIAL = Arm(
@@ -35,9 +35,7 @@ def _claims(curve: str) -> tuple[Claim, ...]:
 
 
 E5 = declare(
-    id="E5",
-    source="elsayed, Fig. 4",
-    title="White-box FGSM",
+    **named("E5", "elsayed, Fig. 4", "White-box FGSM"),
     question="Do margins at training samples protect test samples from one large step against the network?",
     measure=(attack("fgsm"),),
     claims=(
@@ -54,9 +52,7 @@ E5 = declare(
     ),
 )
 E6 = declare(
-    id="E6",
-    source="elsayed, Fig. 5",
-    title="White-box IFGSM",
+    **named("E6", "elsayed, Fig. 5", "White-box IFGSM"),
     question="The same for an attack of many small steps.",
     measure=(attack("ifgsm"),),
     claims=_claims("ifgsm"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import gap, value
 from widemargin.studies.farhang.points import EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import accuracy, scatter
-from widemargin.studies.schema import Arm, Study, grid, scales
+from widemargin.studies.schema import Arm, Study, axis, named, scales
 
 CONTROL, ATTACKED = "control", "attack set"
 ALPHAS = (0.1, 0.2512, 0.631, 1.585, 3.981, 10.0)
@@ -19,9 +19,7 @@ TITLES = (
 AXES = ("Frobenius-normalized margin", "share of the points below")
 
 F3 = Study(
-    id="F3",
-    source="farhang, Fig. 3 and 7",
-    title="Attack-set twins",
+    **named("F3", "farhang, Fig. 3 and 7", "Attack-set twins"),
     question="Do networks of one margin distribution generalize alike?",
     task="targeted",
     arms=(Arm(name=CONTROL, settings={"data.attack": 0}), Arm(name=ATTACKED, settings={"data.attack": 1000})),
@@ -32,8 +30,7 @@ F3 = Study(
         "schedule": {"name": "exponential", "factor": 0.99997, "unit": "steps"},
         "steps": 100_000,
     },
-    axes={"alpha": "alpha"},
-    conditions=grid(alpha=ALPHAS),
+    axes={"alpha": axis("alpha", ALPHAS)},
     claims=(
         value("test accuracy, control", CONTROL, 81.0, where=AT),
         value("test accuracy, attack set", ATTACKED, 35.0, where=AT),

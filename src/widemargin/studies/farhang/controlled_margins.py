@@ -13,7 +13,7 @@ from widemargin.studies.effects import Gap
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Claim, Study, scales
+from widemargin.studies.schema import Arm, Claim, Study, axis, named, scales
 from widemargin.studies.settings import Settings
 
 SCALE, MARGIN, RECIPE = "initialization scale", "margin", "normalized margin"
@@ -108,9 +108,7 @@ TITLES = (
 over = functools.partial(Figure, percent=True, log_x=True)
 
 F7 = Study(
-    id="F7",
-    source="farhang, Fig. 5 and 10",
-    title="Initialization scale, margin, normalized margin",
+    **named("F7", "farhang, Fig. 5 and 10", "Initialization scale, margin, normalized margin"),
     question="Does the normalized margin explain what the initialization scale and the margin do to test accuracy?",
     task="targeted",
     arms=(
@@ -125,7 +123,7 @@ F7 = Study(
         "schedule": {"name": "exponential", "factor": 0.99998, "unit": "steps"},
         "steps": 50_000,
     },
-    axes={"alpha": "alpha", "sigma": {sigma: _first_weights(sigma) for sigma in (*SIGMAS, ONE)}},
+    axes={"alpha": axis("alpha", (*ALPHAS, ONE)), "sigma": {sigma: _first_weights(sigma) for sigma in (*SIGMAS, ONE)}},
     conditions=(
         *({"alpha": ONE, "sigma": sigma} for sigma in (*SIGMAS, ONE)),
         *({"alpha": alpha, "sigma": ONE} for alpha in ALPHAS if alpha != ONE),

@@ -9,7 +9,7 @@ from widemargin.studies.farhang.controlled_margins import spearman
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Study, grid, scales
+from widemargin.studies.schema import Arm, Study, axis, named, scales
 from widemargin.studies.settings import Settings
 
 SIZES = (1, 2, 4, 8, 16)
@@ -81,9 +81,7 @@ def _figures(what: str) -> tuple[Figure, ...]:
 
 
 F8 = Study(
-    id="F8",
-    source="farhang, Fig. 6 left",
-    title="Averages of networks",
+    **named("F8", "farhang, Fig. 6 left", "Averages of networks"),
     question="Does averaging networks of small margin do the same as a large margin?",
     task="ensembles",
     arms=(Arm(name="networks"),),
@@ -96,8 +94,7 @@ F8 = Study(
         "members": 16,
         "sizes": SIZES,
     },
-    axes={"alpha": "alpha"},
-    conditions=grid(alpha=ALPHAS),
+    axes={"alpha": axis("alpha", ALPHAS)},
     claims=CLAIMS,
     figures=_figures("networks"),
     scales=scales(
@@ -129,9 +126,7 @@ F8 = Study(
     ),
 )
 F9 = Study(
-    id="F9",
-    source="farhang, Fig. 6 right and §6.1",
-    title="Averages of draws of the NN-GP posterior",
+    **named("F9", "farhang, Fig. 6 right and §6.1", "Averages of draws of the NN-GP posterior"),
     question="Does the Gaussian process of wide networks show the same curves?",
     task="nngp",
     arms=(Arm(name="NN-GP"),),

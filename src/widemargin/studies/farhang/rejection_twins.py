@@ -9,7 +9,7 @@ from widemargin.studies.claims import BySeed, custom, value
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE
 from widemargin.studies.figure import Figure, bars
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Scale, ScaleName, Study, grid, scales
+from widemargin.studies.schema import Arm, Scale, ScaleName, Study, axis, named, scales
 from widemargin.studies.settings import Settings
 
 TWINS, WHOLE = "twins", "the whole task"
@@ -101,8 +101,7 @@ _SHARED: Settings = {
     "task": "twins",
     "arms": _ARMS,
     "settings": {"data": {**MNIST, "train": 5}, "network": _NETWORK, **_TRAINING},
-    "axes": {"task": PAIRS, "width": "network.width"},
-    "conditions": grid(task=tuple(PAIRS), width=(16, 32, 100, *WIDTHS)),
+    "axes": {"task": PAIRS, "width": axis("network.width", (16, 32, 100, *WIDTHS))},
     "scales": _scales(_DIGITS, _EMBEDDED, {"pairs": 100, "only": {"width": (500, 1000)}}, {"width": WIDTHS}),
     "deviations": (
         SPHERE,
@@ -114,9 +113,7 @@ _SHARED: Settings = {
 }
 
 F4 = Study(
-    id="F4",
-    source="farhang, Fig. 4 and 8",
-    title="Rejection-sampled twins",
+    **named("F4", "farhang, Fig. 4 and 8", "Rejection-sampled twins"),
     question="Do networks of one margin generalize alike when one was sampled and the other trained?",
     claims=(
         _DIFFER,
@@ -127,9 +124,7 @@ F4 = Study(
     **_SHARED,
 )
 F6 = Study(
-    id="F6",
-    source="farhang, Table 1",
-    title="Worst relative error between twins",
+    **named("F6", "farhang, Table 1", "Worst relative error between twins"),
     question="How close are the outputs of twins?",
     claims=tuple(
         custom(f"worst relative error, {task}", worst(task), reported, relative=True, tolerance=reported)
@@ -158,9 +153,7 @@ F6 = Study(
 )
 _SYNTHETIC = {"name": "synthetic", "shape": [3, 32, 32]}
 F5 = Study(
-    id="F5",
-    source="farhang, Fig. 9",
-    title="Rejection-sampled twins on CIFAR-10",
+    **named("F5", "farhang, Fig. 9", "Rejection-sampled twins on CIFAR-10"),
     question="The same for convolutional networks, dog against ship.",
     task="twins",
     arms=_ARMS,
@@ -169,8 +162,7 @@ F5 = Study(
         "network": {"name": "farhang-cnn", "channels": 3, "width": 500, "outputs": 1},
         **_TRAINING,
     },
-    axes={"task": DOG_SHIP, "channels": "network.channels"},
-    conditions=grid(task=tuple(DOG_SHIP), channels=(2, 4, *CHANNELS)),
+    axes={"task": DOG_SHIP, "channels": axis("network.channels", (2, 4, *CHANNELS))},
     claims=(
         _DIFFER,
         custom("smallest training accuracy on the whole task, at least", worst_training, 73.81),

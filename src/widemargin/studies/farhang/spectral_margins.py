@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import order, value
 from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.figure import Figure, scatter
-from widemargin.studies.schema import Arm, Claim, Study, scales
+from widemargin.studies.schema import Arm, Claim, Study, named, scales
 from widemargin.studies.settings import Settings
 
 TRUE, RANDOM = "true labels", "random labels"
@@ -70,9 +70,7 @@ _SIGMA = "First weights are normal with the variance of PyTorch's default, 1/(3Â
 _QUANTILES = "The figure shows quantiles of the margins in place of their densities."
 
 F1 = Study(
-    id="F1",
-    source="farhang, Fig. 1",
-    title="Spectrally-normalized margins, without control of the weights",
+    **named("F1", "farhang, Fig. 1", "Spectrally-normalized margins, without control of the weights"),
     question="Do spectrally-normalized margins tell a network that generalizes from one that can't?",
     task="targeted",
     arms=_arms(DESCENT, 10.0, (0.001, 0.003, 0.01)),
@@ -96,9 +94,7 @@ F1 = Study(
     ),
 )
 F2 = Study(
-    id="F2",
-    source="farhang, Fig. 2",
-    title="The same with Recipe 1",
+    **named("F2", "farhang, Fig. 2", "The same with Recipe 1"),
     question="Is that order broken when margins are controlled?",
     task="targeted",
     arms=_arms(NERO, 100.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import accuracy
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Study, grid, scales
+from widemargin.studies.schema import Claim, Study, grid, named, scales
 
 _REPORTED = {
     "MNIST": {"Xent": 99.09, "hinge": 98.95, "soft hinge": 99.14, "ODN": 99.16},
@@ -20,9 +20,7 @@ def _claims(name: str) -> tuple[Claim, ...]:
 
 
 O1 = Study(
-    id="O1",
-    source="odn, §4.1",
-    title="Accuracy on all data",
+    **named("O1", "odn, §4.1", "Accuracy on all data"),
     question="How do the four losses compare where there are as many samples as there can be?",
     arms=losses.arms(),
     axes={"set": {"MNIST": data.MNIST, "CIFAR-10": data.CIFAR10}, "fraction": data.FRACTIONS},

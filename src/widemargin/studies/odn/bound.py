@@ -10,7 +10,7 @@ from widemargin.studies.claims import BySeed, custom, order
 from widemargin.studies.figure import Figure, bars
 from widemargin.studies.odn import data, losses
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Claim, Study, grid, scales
+from widemargin.studies.schema import Claim, Study, grid, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 _R = 2.0
@@ -61,9 +61,7 @@ TITLES = (
 )
 
 O8 = Study(
-    id="O8",
-    source="odn, Theorem 1 and its remark",
-    title="The bound and its terms",
+    **named("O8", "odn, Theorem 1 and its remark", "The bound and its terms"),
     question="What are odn's bound and its terms on trained networks, and how do they compare with Bartlett's?",
     arms=losses.arms(),
     settings=data.MNIST,

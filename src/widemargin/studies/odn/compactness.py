@@ -7,7 +7,7 @@ import functools
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import Figure, bars, scatter
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Scale, ScaleName, Study, scales
+from widemargin.studies.schema import Claim, Scale, ScaleName, Study, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 SETS: dict[str, Settings] = {
@@ -93,9 +93,7 @@ _DEVIATIONS = (
 )
 
 O5 = Study(
-    id="O5",
-    source="odn, Fig. 3 and 4",
-    title="The last hidden layer, seen by t-SNE",
+    **named("O5", "odn, Fig. 3 and 4", "The last hidden layer, seen by t-SNE"),
     question="Do classes lie more compactly in the last hidden layer of ODN's network than in that of the others?",
     arms=losses.arms(),
     axes={"set": SETS},
@@ -112,9 +110,7 @@ O5 = Study(
 
 TITLE = "Variance between classes over variance within them"
 O6 = Study(
-    id="O6",
-    source="odn, Tables 2 and 3",
-    title="Variance between and within classes",
+    **named("O6", "odn, Tables 2 and 3", "Variance between and within classes"),
     question="How large is the variance between classes over that within them, in the plane of t-SNE?",
     arms=losses.arms(),
     axes={"set": SETS},

@@ -7,7 +7,7 @@ import functools
 from widemargin.studies.claims import order, value
 from widemargin.studies.figure import Figure
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Study, grid, scales
+from widemargin.studies.schema import Study, grid, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 ALL = {"fraction": 1.0}
@@ -29,9 +29,7 @@ def _figure(fraction: float, words: str) -> Figure:
 
 
 O7 = Study(
-    id="O7",
-    source="odn, Fig. 5 and §4.5",
-    title="Distribution of the margins",
+    **named("O7", "odn, Fig. 5 and §4.5", "Distribution of the margins"),
     question="Has ODN a large mean margin with a small spread, compared with the other losses?",
     arms=losses.arms(),
     settings=data.MNIST,

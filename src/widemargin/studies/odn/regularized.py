@@ -7,7 +7,7 @@ from typing import Any
 from widemargin.studies.claims import gap, value
 from widemargin.studies.figure import accuracy
 from widemargin.studies.odn import data
-from widemargin.studies.schema import Arm, Claim, Study, scales
+from widemargin.studies.schema import Arm, Claim, Study, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
 
 
@@ -58,9 +58,7 @@ def _claims(key: tuple[str, float, str]) -> tuple[Claim, ...]:
 
 
 O4 = Study(
-    id="O4",
-    source="odn, Table 1",
-    title="Together with batch norm and dropout",
+    **named("O4", "odn, Table 1", "Together with batch norm and dropout"),
     question="Does ODN beat cross-entropy with and without batch norm and dropout, and with little data?",
     arms=ARMS,
     settings=data.CIFAR10,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from widemargin.studies.claims import gap, order
 from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Study, scales
+from widemargin.studies.schema import Claim, Study, named, scales
 
 QUESTION = "Does the optimal margin distribution loss do better than the others where there are few samples?"
 
@@ -27,9 +27,7 @@ def _figure(panel: str) -> Figure:
 
 
 O2 = Study(
-    id="O2",
-    source="odn, Fig. 2a",
-    title="Small training sets of MNIST",
+    **named("O2", "odn, Fig. 2a", "Small training sets of MNIST"),
     question=QUESTION,
     arms=losses.arms(),
     settings=data.MNIST,
@@ -56,9 +54,7 @@ O2 = Study(
     deviations=losses.DEVIATIONS,
 )
 O3 = Study(
-    id="O3",
-    source="odn, Fig. 2b",
-    title="Small training sets of CIFAR-10",
+    **named("O3", "odn, Fig. 2b", "Small training sets of CIFAR-10"),
     question=QUESTION,
     arms=losses.arms(),
     settings=data.CIFAR10,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.figure import accuracy
-from widemargin.studies.schema import Arm, Claim, Study, grid, scales
+from widemargin.studies.schema import Arm, Claim, Study, axis, named, scales
 from widemargin.studies.settings import Settings
 from widemargin.studies.sokolic import regularized
 
@@ -62,9 +62,7 @@ SMALL: Settings = {
 COUNTS = (256, 512, 1024)
 
 S3 = Study(
-    id="S3",
-    source="sokolic, Table I",
-    title="Three regularizations of a convolutional network",
+    **named("S3", "sokolic, Table I", "Three regularizations of a convolutional network"),
     question="Does the Jacobian regularizer (LM) beat weight decay (WD) with few samples, whatever the loss?",
     arms=_arms(),
     settings={
@@ -75,9 +73,8 @@ S3 = Study(
     },
     axes={
         "samples": {count: {"data.train": count, "steps": 100 * count // 32} for count in COUNTS},
-        "layers": "network.layers",
+        "layers": axis("network.layers", (2, 3)),
     },
-    conditions=grid(samples=COUNTS, layers=(2, 3)),
     claims=(
         order("hinge: LM above WD everywhere", "hinge, LM", "hinge, WD"),
         order("CCE: LM above WD everywhere", "CCE, LM", "CCE, WD"),

@@ -6,7 +6,7 @@ import functools
 
 from widemargin.studies.claims import value
 from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Claim, Study, scales
+from widemargin.studies.schema import Arm, Claim, Study, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
 
 PLANE: Settings = {
@@ -60,9 +60,7 @@ MARGINS = "The input margin and its bounds (sokolic, Theorem 5)"
 median = functools.partial(bars, log_y=True)
 
 S4 = Study(
-    id="S4",
-    source="sokolic, Theorems 2, 3 and 5",
-    title="How networks keep distances and margins",
+    **named("S4", "sokolic, Theorems 2, 3 and 5", "How networks keep distances and margins"),
     question="Do the theorems hold on trained networks, and how sharp are their bounds?",
     task="distance-preservation",
     arms=ARMS,

@@ -6,7 +6,7 @@ from typing import Any
 
 from widemargin.studies.claims import order
 from widemargin.studies.figure import Figure, accuracy
-from widemargin.studies.schema import Study, grid, scales
+from widemargin.studies.schema import Study, axis, named, scales
 from widemargin.studies.settings import Settings
 from widemargin.studies.sokolic import regularized
 
@@ -47,9 +47,7 @@ def _figure(name: str, letter: str) -> Figure:
 
 
 S2 = Study(
-    id="S2",
-    source="sokolic, Fig. 2",
-    title="Jacobian regularizer against weight decay",
+    **named("S2", "sokolic, Fig. 2", "Jacobian regularizer against weight decay"),
     question="Does the Jacobian regularizer (LM) beat weight decay (WD) whatever the depth and the data?",
     arms=(
         regularized.large_margin("hinge", name="LM", form="random", penalties=_JACOBIANS),
@@ -61,8 +59,7 @@ S2 = Study(
         "schedule": {"name": "steps", "at": (30 / 110, 60 / 110, 90 / 110), "factors": (0.1, 0.01, 0.001)},
         "batch": 128,
     },
-    axes={"set": SETS, "layers": "network.layers"},
-    conditions=grid(set=tuple(SETS), layers=(1, 2, 3)),
+    axes={"set": SETS, "layers": axis("network.layers", (1, 2, 3))},
     claims=tuple(
         order(f"{name}: LM above WD with 1, 2 and 3 layers", "LM", "WD", where={"set": name, "layers": (1, 2, 3)})
         for name in SETS

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from widemargin.studies.claims import custom
 from widemargin.studies.figure import Figure
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Claim, Study, grid, scales
+from widemargin.studies.schema import Arm, Claim, Study, axis, named, scales
 from widemargin.studies.settings import Settings, overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
@@ -107,15 +107,12 @@ _QUICK: Settings = {"data": {"name": "mnist-5k", "validation": 500, "train": 200
 TITLE = "The bound of Theorem 1 for three covering numbers (sokolic, Theorems 1 and 4)"
 
 S5 = Study(
-    id="S5",
-    source="sokolic, Theorems 1 and 4, (21) and (22)",
-    title="Bounds by covering numbers, and depth",
+    **named("S5", "sokolic, Theorems 1 and 4, (21) and (22)", "Bounds by covering numbers, and depth"),
     question="What are the bounds on trained networks, and which of them grows with depth?",
     task="generalization-bounds",
     arms=ARMS,
     settings={"loss": {"name": "hinge"}, "delta": 0.05},
-    axes={"layers": "network.layers"},
-    conditions=grid(layers=(1, 2, 3, 4, 5)),
+    axes={"layers": axis("network.layers", (1, 2, 3, 4, 5))},
     claims=(*_claims(PLANE_ARM), *_claims(MNIST_ARM)),
     figures=(
         *(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.figure import Figure, scatter
-from widemargin.studies.schema import Arm, Claim, Study, scales
+from widemargin.studies.schema import Arm, Claim, Study, named, scales
 from widemargin.studies.settings import overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
@@ -22,9 +22,7 @@ def _figure(letter: str, curve: str, title: str, x_title: str, y_title: str) -> 
 
 
 S1 = Study(
-    id="S1",
-    source="sokolic, Fig. 1",
-    title="A ReLU network on the plane",
+    **named("S1", "sokolic, Fig. 1", "A ReLU network on the plane"),
     question="Does a trained network show what Fig. 1 draws: affine regions, and nested sets that bound the margin?",
     task="plane",
     arms=(Arm(name=NETWORK, settings=overlay(PLANE, {"grid": 41, "samples": 300, "shown": (0,)})),),
