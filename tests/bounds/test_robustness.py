@@ -99,19 +99,19 @@ def test_with_depth_one_doubles_and_the_other_follows_the_margin() -> None:
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_arguments_are_told() -> None:
-    with pytest.raises(ValueError, match="components is 0, expected a positive integer"):
+    with pytest.raises(ValueError, match="components is 0"):
         GaussianMixture(components=0, rank=1)
-    with pytest.raises(ValueError, match=r"sparsity is 1\.5, expected a positive integer"):
+    with pytest.raises(TypeError, match=r"sparsity is 1\.5"):
         SparseDictionary(atoms=1, sparsity=1.5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="margins is a float, expected a Certificate or an MarginEstimate"):
+    with pytest.raises(TypeError, match="margins is a float"):
         bounds.robustness(1.0, X, classes=2, covering=GreedyCovering())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="margins has 1 entries, but x has 50 samples"):
+    with pytest.raises(ValueError, match="margins has 1 entries"):
         bounds.robustness(certified(1.0), X, classes=2, covering=GreedyCovering())
-    with pytest.raises(ValueError, match="classes is 1, expected a number of classes, at least 2"):
+    with pytest.raises(ValueError, match="classes is 1"):
         bounds.robustness(certified(1.0), X[:1], classes=1, covering=GreedyCovering())
-    with pytest.raises(ValueError, match="delta is 0, expected a probability between 0 and 1"):
+    with pytest.raises(ValueError, match="delta is 0"):
         bounds.robustness(certified(1.0), X[:1], classes=2, covering=GreedyCovering(), delta=0)
-    with pytest.raises(ValueError, match="margins has 1 entries, but depths has 2"):
+    with pytest.raises(ValueError, match="margins has 1 entries"):
         bounds.growth([1, 2], [1.0], X, covering=GreedyCovering())
-    with pytest.raises(ValueError, match="margins has 0, expected positive numbers"):
+    with pytest.raises(ValueError, match="margins has 0"):
         bounds.growth([1], [0], X, covering=GreedyCovering())

@@ -1,7 +1,7 @@
-"""BOUNDED: what a margin promises. One theorem a file; each returns its value and every term of it.
+"""Generalization bounds and certified input margins, one theorem per file.
 
-Values with an unknown constant are given with constant 1, and say so. Every result carries the assumptions of its
-theorem and what the data say of them. `Certificate` is proved of every sample, `MarginEstimate` is not.
+Each result holds its value, every term of it, and the assumptions of the theorem with what the data say about them.
+Unknown constants are taken as 1. A `Certificate` is proved for every sample, a `MarginEstimate` is not.
 """
 
 from widemargin.bounds.certificate import Certificate, MarginEstimate

@@ -1,8 +1,8 @@
-"""A network as the theorems see it: a chain of linear operators with activations and pools between them.
+"""Networks as chains of linear operators with activations and pools between them.
 
-A product of norms bounds a network only where its layers follow each other, once each: so only nested `nn.Sequential`s
-are taken, of layers whose constants are known, and the first other layer is named in the error. Convolutions are the
-linear operators they are on the images that reach them, never their kernels.
+A product of norms bounds a network only if its layers follow each other, once each: only nested `nn.Sequential`s of
+layers with known constants are accepted. A convolution is the linear operator on the images that reach it, not its
+kernel.
 """
 
 from __future__ import annotations

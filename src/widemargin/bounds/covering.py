@@ -1,4 +1,4 @@
-"""Covering numbers: how many l_2 balls of a radius hold the data (sokolic, §II-A)."""
+"""Covering numbers: the number of l_2 balls of a radius that cover the data (sokolic, §II-A)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from widemargin import norms
+from widemargin.checks import check_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,8 @@ class GaussianMixture:
     rank: int
 
     def __post_init__(self) -> None:
-        _check_counts(components=self.components, rank=self.rank)
+        check_count("components", self.components)
+        check_count("rank", self.rank)
 
     def log_number(self, radius: float, x: Tensor) -> float:
         """ln N at `radius`, in units of the largest ‖x‖_2: the data is scaled into the unit ball."""
@@ -35,7 +37,8 @@ class SparseDictionary:
     sparsity: int
 
     def __post_init__(self) -> None:
-        _check_counts(atoms=self.atoms, sparsity=self.sparsity)
+        check_count("atoms", self.atoms)
+        check_count("sparsity", self.sparsity)
 
     def log_number(self, radius: float, x: Tensor) -> float:
         """ln N at `radius`, in units of the largest ‖x‖_2: the data is scaled into the unit ball."""
@@ -44,10 +47,10 @@ class SparseDictionary:
 
 @dataclass(frozen=True, kw_only=True)
 class GreedyCovering:
-    """Balls around samples, one more for each sample that no ball holds yet.
+    """Greedy covering of the samples: each sample outside all balls is the centre of a new one.
 
-    Of the samples, not of the space they come from: new samples may fall outside all balls, so that a bound from it is
-    an estimate. Never more balls than samples, and at most N of half the radius (each centre needs a ball of its own).
+    It covers the samples, not their distribution: new samples may lie outside all balls, so a bound from it is an
+    estimate. There are at most as many balls as samples, and at most N of half the radius.
     """
 
     def log_number(self, radius: float, x: Tensor) -> float:
@@ -67,9 +70,3 @@ Covering: TypeAlias = GaussianMixture | SparseDictionary | GreedyCovering
 def largest(x: Tensor) -> float:
     """max ‖x‖_2; 1 where all inputs are 0."""
     return float(norms.lp(x.detach().to(torch.float64), 2.0).max()) or 1.0
-
-
-def _check_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} is {value!r}, expected a positive integer")

@@ -1,7 +1,7 @@
-"""How much a network damps noise on real data: layer and interlayer cushions, activation contraction (odn, Def. 1–3).
+"""Layer and interlayer cushions and activation contraction: noise damping on real data (odn, Definitions 1–3).
 
-f^i is the output of weight layer i before its activation, φ(f^i) what enters the next weight layer: activations and
-pools alike. All norms are taken in float64.
+f^i is the output of weight layer i before its activation, φ(f^i) the input of the next weight layer, after activations
+and pools. All norms are taken in float64.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin.bounds.chain import LayerChain, chain_of, layers_of
+from widemargin.checks import check_count
 from widemargin.margins.normalized import Biases
 from widemargin.modules import cast_input, evaluating, uncompiled, unwrap
 
 EXACT_UNITS = 2048
-"""Up to so many units above the first layer, Jacobian norms are exact by default: one backward pass a unit."""
+"""Largest number of units above the first layer for exact Jacobian norms by default: one backward pass per unit."""
 DEFAULT_PROBES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interlayer:
-    """μ_{i,j}, and ‖J^{i,j}‖_F at the sample where it is smallest, with its standard error (0 where it is exact)."""
+    """μ_{i,j}, and ‖J^{i,j}‖_F at the sample where it is smallest, with its standard error (0 if exact)."""
 
     lower: str
     upper: str
@@ -35,7 +36,7 @@ class Interlayer:
 
 @dataclass(frozen=True, kw_only=True)
 class Cushions:
-    """The cushions of a network on a data set; `probes` is 0 where the Jacobian norms are exact."""
+    """The cushions of a network on a data set; `probes` is 0 if the Jacobian norms are exact."""
 
     layer: dict[str, float]
     minimal: dict[str, float]
@@ -63,16 +64,15 @@ def cushions(
     and μ_{i→} = min{1/√ρ, min_{j>i} μ_{i,j}}, with ρ the largest number of output units of a layer. Erratum 6: the
     paper prints ‖φ(f^{i−1})‖ in the second one, but J^{i,j} acts on f^i, as in Arora et al. 2018.
 
-    ‖J‖_F is exact, one backward pass for each unit, or the root of the mean of ‖Jᵀz‖² over random signs z, which is an
-    unbiased estimate of ‖J‖_F². The smallest cushion of many samples is then taken among noisy ones, and is low rather
-    than high.
+    ‖J‖_F is exact, with one backward pass per unit, or the root of the mean of ‖Jᵀz‖² over random signs z, an unbiased
+    estimate of ‖J‖_F². The smallest of many noisy cushions tends to be too low.
 
     Args:
         model: a chain of layers without biases, see `chain.chain_of`.
         x: the training inputs.
-        probes: random z a layer; 0 for exact norms; by default exact on networks of at most 2048 units above the
+        probes: random z per layer; 0 for exact norms; by default exact for networks of at most 2048 units above the
             first layer, else 64.
-        seed: of the probes.
+        seed: seed of the probes.
         batch_size: samples at a time.
         biases: refuse a network with biases, or run it with them, where cushions may exceed 1.
     """
@@ -132,26 +132,24 @@ def measured(
 
 
 def check_probes(probes: int | None, batch_size: int) -> None:
-    """Raise unless both are counts that `cushions` can use."""
-    if probes is not None and (isinstance(probes, bool) or not isinstance(probes, int) or probes < 0 or probes == 1):
-        raise ValueError(f"probes is {probes!r}, expected 0 for exact norms, or at least 2")
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size!r}, expected a positive number of samples")
+    """Raise unless both are valid counts: one probe has no standard error."""
+    check_count("probes", 2 if probes is None else probes, least=0)
+    if probes == 1:
+        raise ValueError("probes is 1, expected 0 for exact norms, or at least 2")
+    check_count("batch_size", batch_size)
 
 
 def _run(network: nn.Module, chain: LayerChain, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """What enters and what leaves every weight layer, in one graph."""
+    """Inputs and outputs of every weight layer, in one graph."""
     inputs, outputs = [], []
-    h = x.detach().requires_grad_()  # so that the first layer is in the graph also where no weight takes a gradient
-    h = h.clone()
+    h = x.detach().requires_grad_().clone()  # the first layer is in the graph also if no weight requires a gradient
     for (_, module), link in zip(layers_of(network), chain.links, strict=True):
-        if link.is_weight:
-            inputs.append(h)
+        if not link.is_weight:
             h = module(h)
-            outputs.append(h)
-            h = h.clone()  # an activation in place must not write over what is kept
-        else:
-            h = module(h)
+            continue
+        inputs.append(h)
+        outputs.append(module(h))
+        h = outputs[-1].clone()  # an in-place activation must not overwrite it
     return inputs, outputs
 
 
@@ -165,11 +163,10 @@ def _jacobian_norms(
     total = [torch.zeros(len(target), dtype=torch.float64, device=target.device) for _ in lower]
     squares = [torch.zeros_like(t) for t in total]
     for k in range(probes or units):
+        z = torch.zeros_like(target)
         if probes:
-            signs = torch.randint(0, 2, target.shape, generator=generator)
-            z = (2 * signs - 1).to(target)
+            z += (2 * torch.randint(0, 2, target.shape, generator=generator) - 1).to(target)
         else:
-            z = torch.zeros_like(target)
             z[:, k] = 1.0
         for t, s, gradient in zip(total, squares, torch.autograd.grad(target, lower, z, retain_graph=True)):
             size = norms.lp(gradient.double(), 2.0).square()
@@ -183,5 +180,5 @@ def _jacobian_norms(
 
 
 def _ratio(above: Tensor, below: Tensor, *, empty: float = math.inf) -> Tensor:
-    """Their quotient; where both are 0 the inequality asks nothing, and `empty` stands for that."""
+    """Their quotient; `empty` where both are 0 and the inequality holds for any value."""
     return torch.where((above == 0) & (below == 0), torch.full_like(above, empty), above / below)

@@ -1,4 +1,4 @@
-"""Lower bounds of the input margin from the output margin (sokolic, Theorem 5), sample by sample."""
+"""Lower bounds of the input margin of each sample from its output margin (sokolic, Theorem 5)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor, nn
 from widemargin.bounds.certificate import Certificate, MarginEstimate
 from widemargin.bounds.chain import chain_of
 from widemargin.bounds.jacobian import jacobian_estimate, jacobian_exact
-from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels
 from widemargin.modules import predict, unwrap
 from widemargin.types import Labels, PerExample, is_binary
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InputMargin:
-    """γ_out of every sample, and what it says of γ_in: `frobenius` ≤ `spectral` ≤ γ_in, and `jacobian` beside them.
+    """γ_out of every sample, and bounds of γ_in: `frobenius` ≤ `spectral` ≤ γ_in, and `jacobian`.
 
-    `jacobian` is a certificate where it is exact, and None where no directions were asked for.
+    `jacobian` is a certificate if it is exact, and None if `directions` is 0.
     """
 
     output: PerExample
@@ -55,9 +55,9 @@ def input_margin(
     the Lipschitz constants of activations, BatchNorm (evaluation mode) and overlapping pools, and convolutions are
     operators: ‖kernel‖_F would certify too much. A misclassified sample has margin 0 (errata 2).
 
-    The two products are certificates. (19) has all regions of a ball in it, which only in 2-D can be enumerated: there
-    `jacobian="exact"` gives a third certificate. Elsewhere it is an estimate, and named one (errata 6): from finitely
-    many directions it is too high rather than too low.
+    The two products are certificates. (19) depends on all regions of a ball, which can be enumerated only in 2-D: there
+    `jacobian="exact"` gives a third certificate. Elsewhere it is an estimate (errata 6): from finitely many directions
+    it tends to be too high.
 
     Args:
         model: a chain of layers, biases allowed, see `chain.chain_of`.
@@ -66,14 +66,13 @@ def input_margin(
         jacobian: (19) as an "estimate", or for inputs of two dimensions "exact", see `geometry.jacobian_margin`.
         directions: random directions of the estimate of (19), beside that of the gradient; 0 leaves it out.
         steps: points of the average Jacobian along each direction.
-        seed: of the directions.
+        seed: seed of the directions.
         batch_size: samples at a time.
     """
-    for name, value, least in (("directions", directions, 0), ("steps", steps, 2), ("batch_size", batch_size, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{name} is {value!r}, expected an integer of at least {least}")
-    if jacobian not in ("estimate", "exact"):
-        raise ValueError(f"jacobian is {jacobian!r}, expected 'estimate' or 'exact'")
+    check_count("directions", directions, least=0)
+    check_count("steps", steps, least=2)
+    check_count("batch_size", batch_size)
+    check_choice("jacobian", jacobian, ("estimate", "exact"))
     if jacobian == "exact" and tuple(x.shape[1:]) != (2,):
         raise ValueError(f"jacobian is 'exact', but x has shape {list(x.shape)}, expected [batch, 2]")
     chain = chain_of(model, x, biases="ignore", batch_norm=True)
@@ -112,7 +111,7 @@ def output_margin(scores: Tensor, labels: Tensor, classifier: Tensor) -> PerExam
     y = labels.long()
     gaps = f.gather(1, y[:, None]) - f
     between = torch.linalg.vector_norm(v[:, None] - v, dim=2)[y]
-    # Two classes with one vector and different biases never meet: the gap keeps its sign for ever.
+    # Two classes with one vector and different biases never meet: the sign of the gap does not change.
     far = torch.where(gaps > 0, math.inf, 0.0)
     ratio = torch.where(between > 0, gaps / between, far)
     return ratio.scatter(1, y[:, None], math.inf).amin(dim=1).clamp(min=0)

@@ -13,7 +13,7 @@ from widemargin.modules import cast_input, evaluating, scores_of, uncompiled
 from widemargin.types import PerExample, is_binary
 
 _REACH = 2.0
-"""How far to walk, in linearised distances: where the Jacobian is constant the bound lies at 1."""
+"""Length of the walk in linearised distances: with a constant Jacobian the bound lies at 1."""
 
 
 def jacobian_estimate(
@@ -22,9 +22,9 @@ def jacobian_estimate(
     """The smallest t with ‖∇̄(f_y − f_c)‖_2·t ≥ f_y − f_c, ∇̄ averaged from x to x + t·u, over directions u.
 
     That is r^J = 1 of (17) along u, with v = v_y − v_c and c the class of smallest linearised distance. u is the
-    descending gradient and `directions` random unit vectors. The walk goes to twice the linearised distance, which is
-    the answer where nothing is met on the way. Exact where the scores are affine. NaN where x has no gradient, 0 where
-    it is misclassified.
+    descending gradient and `directions` random unit vectors. The walk ends at twice the linearised distance, which is
+    the result if nothing is crossed before. Exact where the scores are affine. NaN where x has no gradient, 0 where it
+    is misclassified.
     """
     generator = torch.Generator().manual_seed(seed)
     parts = []
@@ -38,7 +38,7 @@ def jacobian_estimate(
 def jacobian_exact(network: nn.Module, x: Tensor, labels: Tensor) -> Certificate:
     """(19) of samples in the plane, over every region that a ball meets; 0 where a sample is misclassified.
 
-    Balls are followed to 10 times the spread of the samples, and cut there: what is proved stays proved.
+    Balls are cut at 10 times the spread of the samples, which keeps the bound valid.
     """
     wide = float(torch.linalg.vector_norm((x - x.mean(dim=0)).double(), dim=1).max())
     reach = 10 * wide if wide > 0 else 10.0

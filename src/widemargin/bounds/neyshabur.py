@@ -28,7 +28,7 @@ class NeyshaburBound(Bound):
 
     @property
     def source(self) -> str:
-        """The theorem, and what of it is left out of the value."""
+        """The theorem, and the parts of it that the value leaves out."""
         return "Neyshabur's Frobenius bound of the generalization error (sokolic, eq. 21), with constant 1"
 
     @property

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.bounds.chain import chain_of
+from widemargin.bounds.chain import Link, chain_of
 from widemargin.bounds.cushions import Cushions, check_probes, measured
 from widemargin.bounds.result import Assumption, Bound
+from widemargin.checks import check_choice, check_number
 from widemargin.margins.distance import distance
 from widemargin.margins.normalized import Biases
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
@@ -24,7 +25,7 @@ LogForm = Literal["printed", "proof"]
 
 @dataclass(frozen=True, kw_only=True)
 class OdnLayer:
-    """A layer's share of the sum: stable_rank/(μ_i μ_{i→}), the denominator squared where that form was asked for."""
+    """A layer's share of the sum: stable_rank/(μ_i μ_{i→}), with a squared denominator for `cushion_form="squared"`."""
 
     name: str
     stable_rank: float
@@ -57,7 +58,7 @@ class OdnBound(Bound):
 
     @property
     def source(self) -> str:
-        """The theorem, and what of it is left out of the value."""
+        """The theorem, and the parts of it that the value leaves out."""
         return "odn, Theorem 1, with constant 1; r and θ are distances in input space, its Lemma 1 is about scores"
 
     @property
@@ -114,37 +115,29 @@ def odn(
         log_form: ln(Lm/δ) divided by m(r−θ)² as printed, or by m as the proof has it; for r−θ > 1 the printed value
             is the smaller one, and too small (errata 7).
         probes: random vectors of the interlayer Jacobians, 0 for exact norms, see `cushions.cushions`.
-        seed: of the probes.
+        seed: seed of the probes.
         batch_size: samples at a time.
         biases: refuse a network with biases, or run it with them and leave them out of the norms.
     """
-    _check(r, theta, delta, cushion_form, log_form)
+    for name, value in (("r", r), ("theta", theta), ("delta", delta)):
+        check_number(name, value, above=0.0)
+    check_number("theta", theta, below=float(r))
+    check_number("delta", delta, below=1.0)
+    check_choice("cushion_form", cushion_form, ("printed", "squared"))
+    check_choice("log_form", log_form, ("printed", "proof"))
     check_probes(probes, batch_size)
     chain = chain_of(model, x, biases=biases)
     distances, sizes = _margins(model, x, labels, batch_size)
     found = measured(chain, model, x, probes=probes, seed=seed, batch_size=batch_size)
-    layers = []
-    for link in chain.weights:
-        product = found.layer[link.name] * found.minimal[link.name]
-        product = product**2 if cushion_form == "squared" else product
-        rank = (link.frobenius / link.lipschitz) ** 2
-        layers.append(
-            OdnLayer(
-                name=link.name,
-                stable_rank=rank,
-                cushion=found.layer[link.name],
-                minimal_cushion=found.minimal[link.name],
-                share=rank / product if product > 0 else math.inf,
-            )
-        )
+    layers = tuple(_layer(link, found, 2 if cushion_form == "squared" else 1) for link in chain.weights)
     depth, m = len(layers), len(x)
     ratio = ((r + theta) / (r - theta)) ** 2
     summed = sum(layer.share for layer in layers)
     complexity = found.contraction**2 * depth**2 * found.width * math.log(depth * found.width) * ratio * summed / m
     log = math.log(depth * m / delta) / m / ((r - theta) ** 2 if log_form == "printed" else 1.0)
-    inside = (distances > r - theta) & (distances < r + theta)
-    loss = float((~inside).double().mean())
+    loss = float(((distances <= r - theta) | (distances >= r + theta) | distances.isnan()).double().mean())
     within = float((sizes / chain.weights[-1].lipschitz <= r + theta).double().mean())
+    between = {type(link.module).__name__ for link in chain.links if not link.is_weight}
     return OdnBound(
         value=loss + math.sqrt(complexity + log),
         empirical_loss=loss,
@@ -155,7 +148,7 @@ def odn(
         theta=float(theta),
         delta=delta,
         depth=depth,
-        layers=tuple(layers),
+        layers=layers,
         cushions=found,
         cushion_form=cushion_form,
         log_form=log_form,
@@ -172,10 +165,17 @@ def odn(
             Assumption(
                 text="activations are plain ReLUs",
                 holds=all(link.is_weight or link.is_plain for link in chain.links),
-                found=", ".join(sorted({type(k.module).__name__ for k in chain.links if not k.is_weight})) or "none",
+                found=", ".join(sorted(between)) or "none",
             ),
         ),
     )
+
+
+def _layer(link: Link, found: Cushions, power: int) -> OdnLayer:
+    cushion, minimal = found.layer[link.name], found.minimal[link.name]
+    rank, product = (link.frobenius / link.lipschitz) ** 2, (cushion * minimal) ** power
+    share = rank / product if product > 0 else math.inf
+    return OdnLayer(name=link.name, stable_rank=rank, cushion=cushion, minimal_cushion=minimal, share=share)
 
 
 def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
@@ -192,17 +192,3 @@ def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tu
             distances.append(distance(scores, y.to(scores.device), at=at)[places.INPUT].detach().double())
             sizes.append(norms.lp(scores.detach().double().reshape(len(batch), -1), 2.0))
     return torch.cat(distances), torch.cat(sizes)
-
-
-def _check(r: float, theta: float, delta: float, cushion_form: str, log_form: str) -> None:
-    for name, value in (("r", r), ("theta", theta), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ValueError(f"{name} is {value!r}, expected a positive number")
-    if not theta < r:
-        raise ValueError(f"theta is {theta}, expected a half-width below r, which is {r}")
-    if not delta < 1:
-        raise ValueError(f"delta is {delta}, expected a probability below 1")
-    if cushion_form not in ("printed", "squared"):
-        raise ValueError(f"cushion_form is {cushion_form!r}, expected 'printed' or 'squared'")
-    if log_form not in ("printed", "proof"):
-        raise ValueError(f"log_form is {log_form!r}, expected 'printed' or 'proof'")

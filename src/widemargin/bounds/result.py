@@ -1,4 +1,4 @@
-"""What every bound hands back beside its value: its terms, its assumptions, and whether it says anything."""
+"""The base class of bounds: a value with its terms and assumptions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption:
-    """An assumption of a theorem and what the data say of it.
+    """An assumption of a theorem and what the data say about it.
 
-    `holds` is None where no data can tell (a reference network chosen before the data was seen, say).
+    `holds` is None if data can't tell (whether a reference network was chosen before the data was seen, say).
     """
 
     text: str
@@ -24,7 +24,7 @@ class Assumption:
 
 
 class Bound(ABC):
-    """A number that an error, between 0 and 1, is claimed not to exceed."""
+    """An upper bound of an error between 0 and 1."""
 
     value: float
     assumptions: tuple[Assumption, ...]
@@ -32,21 +32,21 @@ class Bound(ABC):
     @property
     @abstractmethod
     def source(self) -> str:
-        """The theorem, and what of it is left out of the value."""
+        """The theorem, and the parts of it that the value leaves out."""
 
     @property
     @abstractmethod
     def terms(self) -> dict[str, float | int]:
-        """Every term of the value, by the name a reader of the paper knows it by."""
+        """Every term of the value, by its name in the paper."""
 
     @property
     def vacuous(self) -> bool:
-        """Whether the value is at least 1, which every error is below anyway."""
+        """Whether the value is at least 1, which no error exceeds."""
         return not self.value < 1
 
     @property
     def broken(self) -> tuple[Assumption, ...]:
-        """The assumptions that the data contradict: with one of them the value is a number, and no bound."""
+        """The assumptions that the data contradict: with one of them the value is not a bound."""
         return tuple(a for a in self.assumptions if a.holds is False)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Bound(ABC):
 
 
 def power(base: float, exponent: float | int) -> float:
-    """base^exponent, ∞ where that is more than a float holds: bounds of deep networks get there."""
+    """base^exponent, ∞ on overflow, as for bounds of deep networks."""
     try:
         return base**exponent
     except OverflowError:

@@ -11,6 +11,7 @@ from torch import Tensor
 from widemargin.bounds.certificate import Certificate, MarginEstimate
 from widemargin.bounds.covering import Covering, GreedyCovering
 from widemargin.bounds.result import Assumption, Bound, power
+from widemargin.checks import check_count, check_number
 
 _LN2 = math.log(2)
 
@@ -19,7 +20,7 @@ _LN2 = math.log(2)
 class RobustnessBound(Bound):
     """`value` = ε + M√((2K ln 2 + 2 ln(1/δ))/m) with K = classes·N_{γ/2}, ε = 0 and M = 1 for the 0-1 loss.
 
-    The number of balls is kept as its logarithm: in many dimensions no float holds it.
+    The number of balls is stored as its logarithm: in many dimensions it overflows.
     """
 
     value: float
@@ -34,8 +35,8 @@ class RobustnessBound(Bound):
 
     @property
     def source(self) -> str:
-        """The theorem, and whether margin and cover are proved."""
-        kind = "" if self.certified else ", an ESTIMATE: its margin or its cover is not proved"
+        """The theorem, and whether margin and covering are proved."""
+        kind = "" if self.certified else ", an ESTIMATE: its margin or its covering is not proved"
         return f"robustness bound of the generalization error (sokolic, Theorems 1 and 4){kind}"
 
     @property
@@ -63,27 +64,25 @@ def robustness(
     """|l_exp − l_emp| ≤ ε + M√((2K ln 2 + 2 ln(1/δ))/m), K = classes·N_{γ/2}, with probability 1 − δ (Theorem 1).
 
     A classifier whose training samples all have an input margin above γ is (2N_{γ/2}, 0)-robust (Theorem 4; errata 5:
-    the number of classes times N for more than two). γ is the smallest margin given; where one is 0 (a misclassified
-    sample) there is none, and the value is infinite. The loss is the 0-1 loss: M = 1, ε = 0.
+    the number of classes times N for more than two). γ is the smallest margin; if one is 0 (a misclassified sample),
+    the value is infinite. The loss is the 0-1 loss: M = 1, ε = 0.
 
     Args:
         margins: of the training samples, from `input_margin`.
         x: the training inputs.
         classes: number of classes.
-        covering: `GaussianMixture`, `SparseDictionary`, or `GreedyCovering` from the data greedily.
+        covering: `GaussianMixture`, `SparseDictionary`, or `GreedyCovering` of the samples.
         delta: the probability that the bound fails.
     """
     if not isinstance(margins, Certificate | MarginEstimate):
         raise TypeError(f"margins is a {type(margins).__name__}, expected a Certificate or an MarginEstimate")
     if len(margins.values) != len(x):
         raise ValueError(f"margins has {len(margins.values)} entries, but x has {len(x)} samples")
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"classes is {classes!r}, expected a number of classes, at least 2")
-    if not 0 < delta < 1:
-        raise ValueError(f"delta is {delta}, expected a probability between 0 and 1")
+    check_count("classes", classes, least=2)
+    check_number("delta", delta, above=0.0, below=1.0)
     values = margins.values.double()
     positive = int((values > 0).sum())
-    gamma = float(values.min()) if positive == len(values) else 0.0  # NaN, no estimate, is no margin either
+    gamma = float(values.min()) if positive == len(values) else 0.0  # also if a value is NaN
     log_covering = covering.log_number(gamma / 2, x) if gamma > 0 else math.inf
     balls = classes * power(math.e, log_covering)
     measured = isinstance(covering, GreedyCovering)
@@ -132,8 +131,8 @@ def growth(
 ) -> Growth:
     """2^L‖v‖_2 Π‖W_i‖_F/√m (21) against √(N_{γ/2})/√m (22), at each depth L with its margin γ (sokolic, §IV-A).
 
-    With the product of norms fixed, (21) doubles with each layer; (22) knows no depth, only the margin, and falls where
-    deeper networks reach larger ones.
+    With the product of norms fixed, (21) doubles with each layer; (22) depends on the margin alone, and decreases if
+    deeper networks reach larger margins.
 
     Args:
         depths: numbers L of layers below the classifier.

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.bounds.chain import LayerChain, Link, chain_of, layers_of
 from widemargin.bounds.result import Assumption, Bound
+from widemargin.checks import check_choice, check_count, check_number
 from widemargin.margins.normalized import Biases
 from widemargin.margins.output import output
 from widemargin.modules import predict, unwrap
@@ -46,7 +47,7 @@ class SpectralBound(Bound):
 
     @property
     def source(self) -> str:
-        """The theorem, and what of it is left out of the value."""
+        """The theorem, and the parts of it that the value leaves out."""
         return "Bartlett's spectral margin bound (farhang, eq. 2), with constant 1 and without its logarithms"
 
     @property
@@ -90,18 +91,15 @@ def spectral(
         labels: class indices, or ±1 for a network with one output.
         margin: γ > 0, in units of the scores.
         reference: M, chosen before the data was seen: a network of the same shape, usually the initial one;
-            `"identity"`, as odn's eq. 3 prints it; None is zero.
-        convolutions: count the (2,1) norm of the operator, with a row a position, or of the kernel alone, as
-            `margins.normalized.spectral_complexity` does (smaller, and no longer what the theorem is about).
+            `"identity"`, as in odn's eq. 3; None is zero.
+        convolutions: the (2,1) norm of the operator, with a row per position, or of the kernel alone, as in
+            `margins.normalized.spectral_complexity` (smaller, and not covered by the theorem).
         biases: refuse a network with biases, or leave them out of the norms.
         batch_size: samples at a time.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size!r}, expected a positive number of samples")
-    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < math.inf:
-        raise ValueError(f"margin is {margin!r}, expected a positive number")
-    if convolutions not in ("operator", "kernel"):
-        raise ValueError(f"convolutions is {convolutions!r}, expected 'operator' or 'kernel'")
+    check_count("batch_size", batch_size)
+    check_number("margin", margin, above=0.0)
+    check_choice("convolutions", convolutions, ("operator", "kernel"))
     if isinstance(reference, str) and reference != "identity":
         raise ValueError(f"reference is {reference!r}, expected a network, 'identity' or None")
     chain = chain_of(model, x, biases=biases)
@@ -131,7 +129,7 @@ def spectral(
             Assumption(
                 text="the reference M was chosen before the data was seen",
                 holds=None if isinstance(reference, nn.Module) else True,
-                found="a network of yours" if isinstance(reference, nn.Module) else f"M is {reference or 'zero'}",
+                found="a given network" if isinstance(reference, nn.Module) else f"M is {reference or 'zero'}",
             ),
         ),
     )
