@@ -26,7 +26,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
 def test_the_list_has_every_result_of_the_papers(run: Run) -> None:
     answer = run("study", "list")
     assert answer.code == 0, answer.err
-    for name in catalog.IDS:
+    for name in catalog.MODULES:
         assert any(line.startswith(f" {name} ") for line in answer.out.splitlines())
     assert "Flipped training labels" in answer.out
     assert max(map(len, answer.out.splitlines())) <= 80

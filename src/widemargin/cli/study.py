@@ -51,13 +51,8 @@ def list_() -> None:
     rows = table("The studies")
     for column in ("id", "source", "what", "claims"):
         rows.add_column(column, no_wrap=column == "id", justify="right" if column == "claims" else "left")
-    declared = {study.id: study for study in catalog.declared()}
-    for name in catalog.IDS:
-        if name in declared:
-            study = declared[name]
-            rows.add_row(name, text(study.source), text(study.title), str(len(study.claims)))
-        else:
-            rows.add_row(name, "", text("not declared yet", "dim"), "")
+    for study in catalog.declared():
+        rows.add_row(study.id, text(study.source), text(study.title), str(len(study.claims)))
     out().print(rows)
 
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from widemargin._io.files import write_json
 from widemargin.studies import verdict
@@ -15,6 +16,9 @@ from widemargin.studies.rows import AXES, Row, flatten
 from widemargin.studies.schema import SCALES, Study
 from widemargin.studies.settings import Settings, plain
 from widemargin.studies.trial import Trial
+
+Result: TypeAlias = dict[str, Any]
+"""Plain values, as `results/<ID>.json` holds them."""
 
 
 def of(
@@ -25,7 +29,7 @@ def of(
     chosen: Settings,
     searched: Sequence[Settings],
     complete: bool,
-) -> Row:
+) -> Result:
     """All that `results/<ID>.json` holds; `records` are those of the trials that it rests on."""
     study, scale = plan.study, plan.scale
     flat: list[Row] = [
@@ -36,10 +40,7 @@ def of(
     word = verdict.overall(verdicts)
     origins = {json.dumps(record["origin"], sort_keys=True): record["origin"] for record in records}
     return {
-        "study": study.id,
-        "source": study.source,
-        "title": study.title,
-        "question": study.question,
+        **_names(study),
         "scale": plan.name,
         "complete": complete,
         "verdict": f"reproduced at {plan.name}" if word == "reproduced" and plan.name != "paper" else word,
@@ -78,23 +79,20 @@ def write(result: Settings, folder: Path = Path("results")) -> Path | None:
     return write_json(path, result)
 
 
-def read(path: Path) -> Row:
+def read(path: Path) -> Result:
     """A result file."""
     try:
-        found: Row = json.loads(path.read_text(encoding="utf-8"))
+        found: Result = json.loads(path.read_text(encoding="utf-8"))
         found["study"], found["scale"], found["claims"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no result of a study: {error}") from error
     return found
 
 
-def not_run(study: Study) -> Row:
+def not_run(study: Study) -> Result:
     """What a table says of a study that has no result: the paper's side of it."""
     return {
-        "study": study.id,
-        "source": study.source,
-        "title": study.title,
-        "question": study.question,
+        **_names(study),
         "scale": None,
         "verdict": "not run",
         "counts": {"not run": len(study.claims)},
@@ -102,6 +100,10 @@ def not_run(study: Study) -> Row:
         "deviations": list(study.deviations),
         "command": f"widemargin study run {study.id} --scale budget",
     }
+
+
+def _names(study: Study) -> Result:
+    return {"study": study.id, "source": study.source, "title": study.title, "question": study.question}
 
 
 def _rank(result: Settings) -> tuple[bool, int]:

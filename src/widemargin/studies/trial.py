@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings, digest
+from widemargin.studies.settings import Settings, digest, plain
 
 Stage = Literal["search", "final"]
 FIRST_SEARCH_SEED = 100
@@ -42,19 +41,9 @@ class Trial:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def plain(self) -> Row:
-        """All of it as plain values."""
-        return {
-            "task": self.task,
-            "version": self.version,
-            "stage": self.stage,
-            "study": self.study,
-            "arm": self.arm,
-            "scale": self.scale,
-            "condition": dict(self.condition),
-            "seed": self.seed,
-            "settings": dict(self.settings),
-        }
+    def plain(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return {one.name: plain(getattr(self, one.name)) for one in fields(self)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from widemargin.control.accuracy import accuracies
 from widemargin.data import Samples
 from widemargin.margins import normalized
+from widemargin.studies import networks
 from widemargin.studies.tasks import ensembles, nngp, targeted, twins
 from widemargin.studies.trial import Stage, Trial, TrialContext
 
@@ -42,7 +43,7 @@ def test_a_row_has_accuracies_and_margins() -> None:
 def test_descent_registers_its_target_by_the_norms_of_its_weights() -> None:
     settings = {**SETTINGS, "optimizer": {"name": "sgd", "lr": 1e-9}}
     row = targeted.run(trial(settings), TrialContext())
-    network = targeted.build(settings["network"], 0, TrialContext())  # which such a rate does not move
+    network = networks.build(settings["network"], 0)  # which such a rate does not move
     wanted = 0.5
     for _, weight in normalized.weights(network):
         wanted *= math.sqrt(len(weight)) / float(weight.detach().norm())

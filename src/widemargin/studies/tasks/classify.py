@@ -32,7 +32,7 @@ from torch import nn
 
 from widemargin import population, registry
 from widemargin.margins.accuracy import accuracy
-from widemargin.studies import measurements, samples, weights
+from widemargin.studies import measurements, networks, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys, digest
 from widemargin.studies.trial import Trial, TrialContext
@@ -113,40 +113,35 @@ class _Job:
     def network(self) -> nn.Module:
         """The network before its first step."""
         dtype = {"float32": torch.float32, "float64": torch.float64}[self.settings.get("dtype", "float32")]
-        return population.build(lambda: registry.network(self.settings["network"]), [self.seed])[0].to(dtype)
+        return networks.build(self.settings["network"], self.seed).to(dtype)
 
     def row(self, trained: _Trained, context: TrialContext) -> Row:
         assert self.trial is not None
-        chance = 1 / self.parts.classes
-        found: Row = {"loss": trained.loss, "steps": trained.steps, "died": trained.died}
-        network = trained.network
-        found["validation"] = chance if network is None else accuracy(network, self.parts.validation)
-        if self.trial.stage == "search":
-            return found
-        seen = samples.first(self.parts.train, _SEEN_OF_TRAIN)
-        found["train accuracy"] = chance if network is None else accuracy(network, seen)
-        found["accuracy"] = chance if network is None else accuracy(network, self.parts.test)
-        if network is None:
-            return found
+        network, parts, seed = trained.network, self.parts, self.seed
+        tested = {"validation": parts.validation}
+        if self.trial.stage != "search":
+            tested |= {"train accuracy": samples.first(parts.train, _SEEN_OF_TRAIN), "accuracy": parts.test}
+        row: Row = {"loss": trained.loss, "steps": trained.steps, "died": trained.died}
+        for name, part in tested.items():
+            row[name] = 1 / parts.classes if network is None else accuracy(network, part)
+        if self.trial.stage == "search" or network is None:
+            return row
         points: list[Row] = []
         subject = measurements.Subject(
-            network=network,
-            parts=self.parts,
-            seed=self.seed,
-            networks=lambda other: train_one(other, self.seed, context),
+            network=network, parts=parts, seed=seed, networks=lambda other: train_one(other, seed, context)
         )
         for asked in self.trial.settings.get("measure", ()):
             measured = measurements.take(asked, subject)
             points += measured.pop("points", [])
-            found.update(measured)
-        return {**found, "points": points} if points else found
+            row.update(measured)
+        return {**row, "points": points} if points else row
 
 
 def _train(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
     """The trained networks, from the cache where they are."""
     found: dict[str, _Trained] = {}
     for job in jobs:
-        kept = weights.load(context.weights, job.key, job.network)
+        kept = networks.load(context.weights, job.key, job.network)
         if kept is not None:
             network, note = kept
             found[job.key] = _Trained(network=network.to(context.device), died=None, **note)
@@ -155,7 +150,7 @@ def _train(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
         for job, trained in zip(missing, _fit(missing, context)):
             found[job.key] = trained
             if job.keep and trained.network is not None:
-                weights.save(context.weights, job.key, trained.network, {"loss": trained.loss, "steps": trained.steps})
+                networks.save(context.weights, job.key, trained.network, {"loss": trained.loss, "steps": trained.steps})
     return [found[job.key] for job in jobs]
 
 
@@ -168,14 +163,10 @@ def _fit(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
             loss=[registry.loss(job.settings["loss"]) for job in jobs],
             regularizers=registry.regularizers(first.get("regularizers", ())),
             optimizer=[registry.optimizer(job.settings["optimizer"]) for job in jobs],
-            schedule=registry.schedule(first.get("schedule", {"name": "constant"})),
-            steps=first["steps"],
-            batch_size=first["batch"],
             seeds=[job.seed for job in jobs],
-            until=first.get("until"),
             chunk=1 if len(jobs) == 1 else None,
             device=context.device,
-            progress=False,
+            **networks.fit_options(first),
         )
     except TrainingStopped as stopped:
         if len(jobs) == 1:

@@ -23,6 +23,7 @@ from widemargin.gp import finite_ensemble
 from widemargin.losses import Target
 from widemargin.margins import normalized
 from widemargin.modules import evaluating
+from widemargin.studies import networks
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys, digest
 from widemargin.studies.spheres import points
@@ -51,16 +52,12 @@ def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial
     held = [points(t.settings["data"], t.seed, root=context.root, device=context.device) for t in trials]
     seeds = [trial.seed * 1000 + number for trial in trials for number in range(count)]
     trained = population.fit(
-        [targeted.build(shared["network"], seed, context) for seed in seeds],
+        [networks.build(shared["network"], seed, context.device) for seed in seeds],
         [one.train for one in held for _ in range(count)],
         loss=[Target(alpha=float(trial.settings["alpha"])) for trial in trials for _ in range(count)],
         optimizer=registry.optimizer(shared["optimizer"]),
-        schedule=registry.schedule(shared.get("schedule", {"name": "constant"})),
-        steps=shared["steps"],
-        batch_size=shared.get("batch"),
         seeds=seeds,
-        until=shared.get("until"),
-        progress=False,
+        **networks.fit_options(shared),
     )
     for number, (trial, one) in enumerate(zip(trials, held)):
         yield trial, _row(trial.settings, trained.networks[number * count : (number + 1) * count], one)

@@ -14,14 +14,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor, nn
 
 from widemargin import margins, population, registry
 from widemargin.data import Samples
 from widemargin.margins.accuracy import accuracy
-from widemargin.studies import samples
+from widemargin.studies import networks, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys
 from widemargin.studies.trial import Trial, TrialContext
@@ -39,7 +38,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
     check_keys(given["watch"], _WATCH, "watch", exactly=True)
     parts = samples.prepare(given["data"], trial.seed, root=context.root, device=context.device)
     loss = registry.loss(given["loss"])
-    network = population.build(lambda: registry.network(given["network"]), [trial.seed])[0].to(context.device)
+    network = networks.build(given["network"], trial.seed, context.device)
     watched = None
     if trial.stage != "search":
         watched = Watched.of(loss, parts, given["watch"], copy.deepcopy(network))
@@ -50,13 +49,10 @@ def run(trial: Trial, context: TrialContext) -> Row:
             [parts.train],
             loss=[loss if watched is None else watched],
             optimizer=[registry.optimizer(given["optimizer"])],
-            schedule=registry.schedule(given["schedule"]),
-            steps=given["steps"],
-            batch_size=given["batch"],
             seeds=[trial.seed],
             chunk=1,
             device=context.device,
-            progress=False,
+            **networks.fit_options(given),
         )
     except TrainingStopped as stopped:
         chance = 1 / parts.classes
@@ -66,7 +62,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
     row |= {"loss": trained.losses[0], "validation": accuracy(network, parts.validation)}
     if watched is None:
         return row
-    watched.look(network, given["steps"])
+    watched.measure(network, given["steps"])
     end = [{**p, "curve": "end", "at": {k: v for k, v in p["at"].items() if k != "step"}} for p in watched.points]
     return {
         **row,
@@ -77,19 +73,20 @@ def run(trial: Trial, context: TrialContext) -> Row:
 
 @dataclass(kw_only=True, eq=False)
 class Watched:
-    """A loss that is called once a step, and now and then looks at the network before it answers."""
+    """A loss, called once a step, that measures the network every `settings["every"]` steps.
+
+    `network` is a copy for `margins.measure`: weights of a population in training are not leaves.
+    """
 
     loss: Callable[[nn.Module, Tensor, Tensor], Tensor]
-    network: (
-        nn.Module
-    )  # another of the same kind: weights in training are no leaves, and no place for `margins.measure`
+    network: nn.Module
     parts: Mapping[str, Samples]
     settings: Settings
     points: list[Row] = field(default_factory=list)
     calls: int = 0
 
     @classmethod
-    def of(cls, loss: Any, parts: samples.Parts, settings: Settings, network: nn.Module) -> Watched:
+    def of(cls, loss: Callable[..., Tensor], parts: samples.Parts, settings: Settings, network: nn.Module) -> Watched:
         """Over the first samples of the three parts."""
         named = {"train": parts.train, "validation": parts.validation, "test": parts.test}
         some = {name: samples.first(part, settings["count"]) for name, part in named.items()}
@@ -98,11 +95,11 @@ class Watched:
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """The loss of every sample."""
         if self.calls % self.settings["every"] == 0:
-            self.look(model, self.calls)
+            self.measure(model, self.calls)
         self.calls += 1
         return self.loss(model, x, y)
 
-    def look(self, model: nn.Module, step: int) -> None:
+    def measure(self, model: nn.Module, step: int) -> None:
         """Add a point for every place and part."""
         self.network.load_state_dict(model.state_dict())
         for part, some in self.parts.items():

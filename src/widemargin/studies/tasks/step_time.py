@@ -22,7 +22,8 @@ from collections.abc import Callable
 
 import torch
 
-from widemargin import losses, population, registry
+from widemargin import losses, registry
+from widemargin.studies import networks
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import check_keys
 from widemargin.studies.trial import Trial, TrialContext
@@ -40,7 +41,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
     if given["precision"] not in _PRECISIONS:
         raise ValueError(f"precision is {given['precision']!r}, expected 'float32' or 'bfloat16'")
     device = torch.device(context.device)
-    network = population.build(lambda: registry.network(given["network"]), [trial.seed])[0].to(device).train()
+    network = networks.build(given["network"], trial.seed, context.device).train()
     draw = torch.Generator().manual_seed(trial.seed)
     x = torch.rand((given["batch"], *given["shape"]), generator=draw).to(device)
     y = torch.randint(given["classes"], (given["batch"],), generator=draw).to(device)

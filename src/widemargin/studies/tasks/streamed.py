@@ -16,17 +16,18 @@ gives its settings, and there is no `validation`.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
-from widemargin import attacks, population, registry, training
+from widemargin import attacks, registry, training
 from widemargin.data import Data, Samples
 from widemargin.data.imagenet import load_imagenet
 from widemargin.data.seeds import generator
-from widemargin.studies import samples, weights
+from widemargin.studies import networks, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys, digest
 from widemargin.studies.trial import Trial, TrialContext
@@ -67,10 +68,8 @@ def _trained(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
     given = {key: settings[key] for key in _TRAINING}
     key = digest(["streamed", VERSION, given, seed])
 
-    def build() -> nn.Module:
-        return population.build(lambda: registry.network(given["network"]), [seed])[0]
-
-    kept = weights.load(context.weights, key, build)
+    build = functools.partial(networks.build, given["network"], seed)
+    kept = networks.load(context.weights, key, build)
     if kept is not None:
         return kept[0].to(context.device)
     train: Any = _data(given["data"], context).train
@@ -94,7 +93,7 @@ def _trained(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
         callbacks=[training.Measure(every=None), training.ProgressBar(show=False)],
         devices=training.Devices.of(context.device),
     )
-    weights.save(context.weights, key, fitted.model, {})
+    networks.save(context.weights, key, fitted.model, {})
     return fitted.model
 
 

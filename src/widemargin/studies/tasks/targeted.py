@@ -34,6 +34,7 @@ from widemargin.data import Samples
 from widemargin.losses import Target
 from widemargin.margins import normalized
 from widemargin.optim import Nero, param_groups
+from widemargin.studies import networks
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys, digest
 from widemargin.studies.spheres import points
@@ -65,13 +66,8 @@ def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial
     """Trials of one `alike` as a population."""
     for trial in trials:
         check_keys(trial.settings, KEYS)
-    firsts = [build(trial.settings["network"], trial.seed, context) for trial in trials]
+    firsts = [networks.build(trial.settings["network"], trial.seed, context.device) for trial in trials]
     yield from zip(trials, _rows(trials, firsts, context))
-
-
-def build(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
-    """The network of that seed before its first step, on the device."""
-    return population.build(lambda: registry.network(settings), [seed])[0].to(context.device)
 
 
 def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: TrialContext) -> Iterator[Row]:
@@ -85,13 +81,9 @@ def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: TrialCo
             [one.train for one in held],
             loss=[Target(alpha=float(trial.settings["alpha"])) for trial in trials],
             optimizer=[registry.optimizer(trial.settings["optimizer"]) for trial in trials],
-            schedule=registry.schedule(shared.get("schedule", {"name": "constant"})),
-            steps=shared["steps"],
-            batch_size=shared.get("batch"),
             seeds=[trial.seed for trial in trials],
-            until=shared.get("until"),
             chunk=1 if len(trials) == 1 else None,
-            progress=False,
+            **networks.fit_options(shared),
         )
     except TrainingStopped as stopped:
         if len(trials) > 1:  # one of them died: which, each tells by itself

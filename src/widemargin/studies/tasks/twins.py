@@ -23,13 +23,13 @@ import math
 import torch
 
 from widemargin import population, registry
-from widemargin.control import Twins, rejection_twins
+from widemargin.control import rejection_twins
 from widemargin.control.accuracy import accuracies
 from widemargin.losses import Target
+from widemargin.studies import networks
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys
 from widemargin.studies.spheres import points
-from widemargin.studies.tasks import targeted
 from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import Constant, Exponential, Nero
 
@@ -60,11 +60,12 @@ def run(trial: Trial, context: TrialContext) -> Row:
     sampled, trained = twins.sampled_accuracies, twins.trained_accuracies
     assert sampled is not None
     assert trained is not None
+    losses = (twins.trained_outputs - twins.sampled_outputs).square().mean(dim=1)
     return {
         "acceptance": twins.acceptance,
         "reached": float(twins.reached.double().mean()),
         "worst": twins.worst,
-        "worst loss": float((_losses(twins) / twins.sampled_outputs.square().mean(dim=1).sqrt()).max()),
+        "worst loss": float((losses / twins.sampled_outputs.square().mean(dim=1).sqrt()).max()),
         "gap": float((trained - sampled).mean()),
         "gap error": _error(trained - sampled),
         "points": [
@@ -74,16 +75,12 @@ def run(trial: Trial, context: TrialContext) -> Row:
     }
 
 
-def _losses(twins: Twins) -> torch.Tensor:
-    return (twins.trained_outputs - twins.sampled_outputs).square().mean(dim=1)
-
-
 def _whole(settings: Settings, seed: int, context: TrialContext) -> Row:
     given = settings["whole"]
     found = points({**settings["data"], "train": None}, seed, root=context.root, device=context.device)
     steps = given["epochs"] * math.ceil(len(found.train) / given["batch"])
     trained = population.fit(
-        [targeted.build(settings["network"], seed, context)],
+        [networks.build(settings["network"], seed, context.device)],
         found.train,
         loss=Target(alpha=1.0),
         optimizer=Nero(lr=given["lr"]),

@@ -1,18 +1,36 @@
-"""Trained networks that other trials use again, in one folder, named by the hash of what they depend on."""
+"""Networks of trials: fresh ones by their seed, and trained ones on disk, named by the hash of their settings."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
+from widemargin import population, registry
 from widemargin._io.files import write_whole
-from widemargin.studies.rows import Row
+from widemargin.studies.settings import Settings
 
 
-def save(folder: Path | None, key: str, network: nn.Module, note: Row) -> None:
+def build(settings: Settings, seed: int, device: str = "cpu") -> nn.Module:
+    """The network of that seed before its first step, on the device."""
+    return population.build(lambda: registry.network(settings), [seed])[0].to(device)
+
+
+def fit_options(settings: Settings) -> dict[str, Any]:
+    """Arguments of `population.fit` that all networks of a population share."""
+    return {
+        "schedule": registry.schedule(settings.get("schedule", {"name": "constant"})),
+        "steps": settings["steps"],
+        "batch_size": settings.get("batch"),
+        "until": settings.get("until"),
+        "progress": False,
+    }
+
+
+def save(folder: Path | None, key: str, network: nn.Module, note: Settings) -> None:
     """Write the weights whole or not at all, with a note of plain values inside."""
     if folder is None:
         return
@@ -22,7 +40,7 @@ def save(folder: Path | None, key: str, network: nn.Module, note: Row) -> None:
     write_whole(_path(folder, key), lambda part: save_file(tensors, str(part), metadata={"note": json.dumps(note)}))
 
 
-def load(folder: Path | None, key: str, build: Callable[[], nn.Module]) -> tuple[nn.Module, Row] | None:
+def load(folder: Path | None, key: str, build: Callable[[], nn.Module]) -> tuple[nn.Module, Settings] | None:
     """The network of `build` with the weights that were kept, and the note; None where there are none."""
     if folder is None or not _path(folder, key).is_file():
         return None
