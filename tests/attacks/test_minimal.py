@@ -128,7 +128,7 @@ def test_foolbox_is_asked_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = types.ModuleType("foolbox")
     fake.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
     fake.attacks = types.SimpleNamespace(L2FMNAttack=L2FMNAttack)  # type: ignore[attr-defined]
-    fake.PyTorchModel = lambda network, bounds: (network, bounds)  # type: ignore[attr-defined]
+    fake.PyTorchModel = lambda network, bounds, device: (network, bounds)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "foolbox", fake)
     best, own = minimal(model, x, y), minimal(model, x, y, search="own")
     assert len(seen) == 1

@@ -11,7 +11,8 @@ from widemargin.models import inception
 
 
 def test_without_torchvision_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torchvision", None)
+    for name in ("torchvision", "torchvision.models"):
+        monkeypatch.setitem(sys.modules, name, None)
     sentence = "inception-v3 needs torchvision, which is not installed: pip install 'widemargin[vision]'"
     with pytest.raises(ImportError, match=re.escape(sentence)):
         models.build("inception-v3")

@@ -239,7 +239,8 @@ def _foolbox(p: float, others: int, search: Search) -> ModuleType | None:
 def _fast_minimum_norm(foolbox: ModuleType, problem: _Problem) -> Tensor:
     """The points of foolbox's attack; it needs bounds, and without any gets three times the range of the data."""
     low, high = float(problem.x.min()), float(problem.x.max())
-    network = foolbox.PyTorchModel(problem.network, bounds=problem.bounds or (2 * low - high, 2 * high - low))
+    bounds = problem.bounds or (2 * low - high, 2 * high - low)
+    network = foolbox.PyTorchModel(problem.network, bounds=bounds, device=problem.x.device)  # else moved to the GPU
     attack = getattr(foolbox.attacks, _FOOLBOX[problem.p])()
     with torch.enable_grad():
         points: Tensor = attack(network, problem.x, problem.y.long(), epsilons=None)[1].detach()
