@@ -71,7 +71,7 @@ def test_the_gradient_is_that_of_the_function_with_what_is_detached_held_constan
 
 @pytest.mark.parametrize("row", laws.MARGINS, ids=lambda row: row.name)
 def test_the_scale_free_form_does_not_move_the_scale_of_the_scores(row: Row) -> None:
-    if row.value.cross_entropy or row.value.scores == "softmax":
+    if row.value.cross_entropy or row.value.read_as == "softmax":
         pytest.skip("the cross-entropy term and a softmax know the scale of the scores")
     network, (x, y) = smooth_network(), batch()
 

@@ -38,7 +38,7 @@ def test_lp_is_the_sum_of_powers(x: Any, p: float) -> None:
 @pytest.mark.parametrize("size", [1e-250, 1e-160, 1e160, 1e250])
 def test_lp_neither_overflows_nor_underflows(p: float, size: float) -> None:
     x = torch.tensor([[3.0, -4.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
-    torch.testing.assert_close(norms.lp(x * size, p) / size, norms.lp(x, p), rtol=1e-14, atol=0)
+    torch.testing.assert_close(norms.lp(x * size, p) / size, norms.lp(x, p), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("p", P)
@@ -110,8 +110,8 @@ def test_hoelder(p: float, entries: list[float], seed: int) -> None:
 @pytest.mark.parametrize("shape", [(4, 3), (1, 5), (5, 1), (3, 2, 2, 3), (2, 3, 4)])
 def test_frobenius_and_two_one(shape: tuple[int, ...]) -> None:
     weight = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert norms.frobenius(weight).item() == pytest.approx(oracles.frobenius(weight), rel=1e-14)
-    assert norms.two_one(weight).item() == pytest.approx(oracles.two_one(weight), rel=1e-14)
+    assert norms.frobenius(weight).item() == pytest.approx(oracles.frobenius(weight), rel=1e-12)
+    assert norms.two_one(weight).item() == pytest.approx(oracles.two_one(weight), rel=1e-12)
 
 
 def test_two_one_is_by_rows() -> None:
@@ -122,7 +122,7 @@ def test_two_one_is_by_rows() -> None:
 def test_spectral_is_the_largest_singular_value(dtype: torch.dtype) -> None:
     weight = torch.randn(7, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
     expected = oracles.spectral(weight.double().numpy())
-    assert norms.spectral(weight).item() == pytest.approx(expected, rel=1e-14 if dtype == torch.float64 else 1e-6)
+    assert norms.spectral(weight).item() == pytest.approx(expected, rel=1e-12 if dtype == torch.float64 else 1e-6)
 
 
 def test_spectral_of_a_large_matrix() -> None:

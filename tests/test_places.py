@@ -48,7 +48,7 @@ def test_gradients_at_places_are_those_at_activations(entry: zoo.Entry) -> None:
         for row, sample in zip(gradient, x):
             _, jacobian = oracles.gradients_of_sample(network, sample, name, "logits")
             expected = torch.from_numpy(2 * jacobian[1] if entry.classes == 1 else jacobian[1])
-            torch.testing.assert_close(row.flatten(), expected, rtol=1e-9, atol=1e-13)
+            torch.testing.assert_close(row.flatten(), expected, rtol=1e-9, atol=1e-11)
 
 
 def test_gradients_by_finite_differences() -> None:
@@ -210,15 +210,6 @@ def test_a_module_may_answer_more_than_a_tensor(kind: str) -> None:
         rival = oracles.rival_classes(scores[index].tolist(), int(Y[index]))[0]
         slope = (weight[Y[index]] - weight[rival]).norm()
         assert value == pytest.approx(((scores[index, Y[index]] - scores[index, rival]) / slope).item(), rel=1e-12)
-
-
-def test_scores_of_an_answer() -> None:
-    scores = torch.zeros(2, 3)
-    assert scores_of(scores) is scores
-    assert scores_of(zoo.Answer(logits=scores, hidden=scores)) is scores
-    for answer, kind in (((scores,), "tuple"), ({"logits": scores}, "dict"), (None, "NoneType")):
-        with pytest.raises(TypeError, match=rf"the network answered a {kind}, expected a tensor or .*\.logits"):
-            scores_of(answer)
 
 
 def test_default_places() -> None:

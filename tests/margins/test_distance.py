@@ -64,10 +64,10 @@ def proven_distance(a: NDArray[np.float64], c: float, p: float) -> float:
     For any λ with ‖λa‖_q ≤ 1, weak duality gives ‖δ'‖_p ≥ λaᵀδ' = λc for every feasible δ'. At λ = ±1/‖a‖_q both meet.
     """
     delta = nearest(a, c, p)
-    assert a @ delta == pytest.approx(c, rel=1e-12, abs=1e-14)
+    assert a @ delta == pytest.approx(c, rel=1e-11, abs=1e-12)
     upper = oracles.lp_of(delta.tolist(), p)
     multiplier = math.copysign(1, c) / oracles.lp_of(a.tolist(), oracles.dual(p))
-    assert upper == pytest.approx(multiplier * c, rel=1e-12, abs=1e-14)
+    assert upper == pytest.approx(multiplier * c, rel=1e-11, abs=1e-12)
     return upper
 
 
@@ -164,7 +164,7 @@ def test_a_batch_is_its_samples_one_by_one(entry: zoo.Entry) -> None:
     for place in at:
         one_by_one = torch.cat([result[place] for result in alone])
         assert one_by_one.isfinite().any()
-        torch.testing.assert_close(together[place], one_by_one, rtol=1e-9, atol=1e-13, equal_nan=True)
+        torch.testing.assert_close(together[place], one_by_one, rtol=1e-9, atol=1e-11, equal_nan=True)
 
 
 @pytest.mark.parametrize("p", P)
@@ -255,7 +255,7 @@ def test_the_detached_one_is_the_derivative_with_the_denominator_frozen(outputs:
         lines.difference / lines.slopes["1"].detach()
     )
     (expected,) = torch.autograd.grad(constant.sum(), weight, retain_graph=True)
-    torch.testing.assert_close(detached, expected, rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(detached, expected, rtol=1e-11, atol=1e-12)
 
     exact = distance(network, x, y, ("1",), classes=classes, aggregate=aggregate, second_order=True)["1"]
     torch.testing.assert_close(exact, result, rtol=1e-12, atol=0)  # the same number,
