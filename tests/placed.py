@@ -22,7 +22,7 @@ X = torch.randn(6, 4, generator=torch.Generator().manual_seed(1), dtype=torch.fl
 Y = torch.tensor([0, 1, 2, 0, 1, 2])
 
 
-def distances(network: nn.Module, at: tuple[str, ...] = ("input",), x: Tensor = X, **how: Any) -> dict[str, Tensor]:
+def distances(network: nn.Module, at: places.Places = ("input",), x: Tensor = X, **how: Any) -> dict[str, Tensor]:
     with places.watch(network, at) as zeros:
         scores = scores_of(network(x))
     return margins.distance(scores, Y[: len(x)], at=zeros, **how)

@@ -252,7 +252,7 @@ def test_the_same_layer_has_the_same_norm_whatever_the_seed() -> None:
 )
 @pytest.mark.usefixtures("untyped")
 def test_p_is_a_real_number_of_at_least_one(function: Any, p: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"^p is .*, expected a real number in \[1, inf\]$"):
+    with pytest.raises(error, match=r"^p is "):
         function(p)
 
 

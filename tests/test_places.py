@@ -212,11 +212,31 @@ def test_a_module_may_answer_more_than_a_tensor(kind: str) -> None:
         assert value == pytest.approx(((scores[index, Y[index]] - scores[index, rival]) / slope).item(), rel=1e-12)
 
 
+def test_places_by_module() -> None:
+    network = small()
+    last = network.get_submodule("2.1")
+    assert places.check_places(network, ("input", network[0], last, network)) == ("input", "0", "2.1", "output")
+    with places.watch(network, (network[0],)) as at:
+        network(X)
+    assert list(at) == ["0"]
+    wrapped = nn.DataParallel(network)
+    assert places.check_places(wrapped, (network[2],)) == ("2",)
+
+
+def test_all_places_are_the_input_and_the_layers_with_weights() -> None:
+    network = small()
+    expected = ["input", *(name for name, module in network.named_modules() if isinstance(module, nn.Linear))]
+    assert list(places.check_places(network, "all")) == expected
+    assert list(distances(network, "all")) == expected
+    tokens = zoo.TOKENS[0].network()
+    assert places.check_places(tokens, "all")[0] == "embedding"
+
+
 def test_default_places() -> None:
     assert places.default_places(small(), X) == ("input",)
     entry = zoo.TOKENS[0]
     assert places.default_places(entry.network(), entry.inputs()) == ("embedding",)
-    with pytest.raises(ValueError, match=r"the input is of integers and Sequential has no nn\.Embedding"):
+    with pytest.raises(ValueError, match=r"integers.*Sequential.*nn\.Embedding"):
         places.default_places(small(), X.long())
 
 
@@ -242,14 +262,16 @@ def refused(network: nn.Module, at: Any, x: Tensor = X) -> None:
 @pytest.mark.parametrize(
     ("at", "error", "sentence"),
     [
-        ("input", TypeError, r"^at is the string 'input', expected a sequence of place names such as \('input',\)$"),
-        ((), ValueError, r"^at is empty, expected at least one place such as 'input'$"),
-        (("input", "2.0", "input"), ValueError, r"^at has 'input' twice, expected each place once$"),
-        (("2.1", "2.2"), ValueError, r"^at has '2\.2', which is no module of Sequential: did you mean '2\.\d'\?$"),
-        (("imput",), ValueError, r"^at has 'imput', which is no module of Sequential: did you mean 'input'\?$"),
-        (("xyz",), ValueError, r"'xyz', which .*: expected 'input', 'output' or one of: 0, 1, 2, 2\.0, 2\.1, 3$"),
-        (("",), ValueError, r"^at has '', which is no module"),
-        ((3,), ValueError, r"^at has 3, which is no module"),
+        ("input", TypeError, r"^at is 'input'"),
+        ((), ValueError, r"^at is empty"),
+        (("input", "2.0", "input"), ValueError, r"^at has 'input' twice"),
+        (("2.1", "2.2"), ValueError, r"^at has '2\.2'.*Sequential.*'2\.\d'"),
+        (("imput",), ValueError, r"^at has 'imput'.*'input'"),
+        (("xyz",), ValueError, r"^at has 'xyz'.*0, 1, 2, 2\.0, 2\.1, 3$"),
+        (("",), ValueError, r"^at has ''"),
+        ((3,), ValueError, r"^at has 3"),
+        ((nn.Tanh(),), ValueError, r"^at has a Tanh"),
+        (nn.Sequential(nn.Tanh()), TypeError, r"^at is a Sequential"),
     ],
 )
 @pytest.mark.usefixtures("untyped")
@@ -261,14 +283,14 @@ def test_an_unknown_place(at: Any, error: type[Exception], sentence: str) -> Non
 @pytest.mark.usefixtures("untyped")
 def test_a_network_is_a_module() -> None:
     model: Any = lambda x: x  # noqa: E731
-    with pytest.raises(TypeError, match=r"^model is a function, expected an nn\.Module$"):
+    with pytest.raises(TypeError, match=r"^model is a function"):
         refused(model, ("input",))
 
 
 def test_a_module_that_runs_twice() -> None:
     entry = zoo.RECURRENT[1]
     network = entry.network()
-    with pytest.raises(ValueError, match=r"^at has 'cell', which ran more than once while watched, so its margin"):
+    with pytest.raises(ValueError, match=r"^at has 'cell'"):
         refused(network, ("cell",), entry.inputs())
     assert not network.get_submodule("cell")._forward_hooks  # and nothing is left behind
 
@@ -277,7 +299,7 @@ def test_two_forward_passes() -> None:
     network = small()
     with places.watch(network, ("input",)):
         network(X)
-        with pytest.raises(ValueError, match="watch one forward pass at a time"):
+        with pytest.raises(ValueError, match="at has 'input'"):
             network(X)
 
 
@@ -291,7 +313,7 @@ def test_a_place_that_is_not_reached() -> None:
             scores: Tensor = self.used(x)
             return scores
 
-    with pytest.raises(ValueError, match=r"^at has 'unused', which no forward pass has reached yet: run the network"):
+    with pytest.raises(ValueError, match=r"^at has 'unused'"):
         distances(Skips().double(), ("used", "unused"))
     with places.watch(small(), ("input",)) as at, pytest.raises(KeyError, match="'1' is not watched"):
         at["1"]
@@ -317,9 +339,9 @@ def test_the_batch_is_not_the_first_dimension() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x.T if self.how == "transposed" else x.sum()
 
-    with pytest.raises(ValueError, match=r"at has 'turn' of shape \[4, 6\], but scores have 6 samples: a place must"):
+    with pytest.raises(ValueError, match=r"at has 'turn' of shape \[4, 6\].*\b6\b"):
         distances(Turned("transposed").double(), ("turn",))
-    with pytest.raises(ValueError, match=r"at has 'turn' of shape \[\], but scores have 6 samples: a place must"):
+    with pytest.raises(ValueError, match=r"at has 'turn' of shape \[\]"):
         distances(Turned("summed").double(), ("turn",))
 
 
@@ -349,9 +371,9 @@ def test_a_module_that_answers_something_else() -> None:
             return self.answer
 
     for answer, kind in (({"a": 1}, "dict"), ((), "tuple"), (None, "NoneType")):
-        with pytest.raises(TypeError, match=rf"^at has 'inner', which answers a {kind}, expected a tensor or a tuple"):
+        with pytest.raises(TypeError, match=rf"^at has 'inner'.* {kind}\b"):
             refused(Odd(answer), ("inner",))
-    with pytest.raises(TypeError, match=r"^at has 'inner', whose output has dtype torch\.int64, expected floating"):
+    with pytest.raises(TypeError, match=r"^at has 'inner'.*torch\.int64"):
         refused(Odd(torch.zeros(6, 2, dtype=torch.long)), ("inner",))
 
 
@@ -362,7 +384,7 @@ def test_a_network_called_without_a_tensor() -> None:
 
     network = Nothing()
     with (
-        pytest.raises(TypeError, match=r"^the network was called without a tensor, so there is no place 'input'$"),
+        pytest.raises(TypeError, match=r"^the network was called without a tensor"),
         places.watch(network, ("input",)),
     ):
         network(1.0)
@@ -372,7 +394,7 @@ def test_a_network_called_without_a_tensor() -> None:
 def test_gradients_are_switched_off(off: Any) -> None:
     with (
         off(),
-        pytest.raises(RuntimeError, match=r"^at has 'input', but gradients are switched off there: watch"),
+        pytest.raises(RuntimeError, match=r"^at has 'input'"),
     ):
         refused(small(), ("input",))
 

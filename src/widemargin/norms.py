@@ -43,7 +43,7 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     if p == 2 and x.is_cuda and runtime.has_triton():
         from widemargin._cuda import norm_kernel
 
-        if norm_kernel.is_for(x):
+        if norm_kernel.supports(x):
             return norm_kernel.l2(x)
     rows = wide(x.flatten(1) if x.ndim > 1 else x[:, None])
     if p == 1:

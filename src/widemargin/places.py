@@ -1,18 +1,19 @@
-"""Where a margin is taken: at the input of a network, at its output, or at the output of any module of it, by name.
+"""Places where margins are taken: the input of a network, its output, or the output of any of its modules.
 
-A place is a zero tensor that is added to what passes there, and gradients are taken at that zero tensor. A captured
-activation would not do: under `torch.compile`, autocast and wrappers it need not lie in the graph of the scores.
+A place is a zero tensor that is added to the input or to a module's output, and gradients are taken at that zero
+tensor. A captured activation would not do: under `torch.compile`, autocast and wrappers it may not be in the graph of
+the scores.
 
     with places.watch(model, ("input", "conv2")) as at:
         scores = model(x)
     at["conv2"]                      # zeros of the shape of conv2's output, a leaf in the graph of the scores
     at.gradients(scores[:, 0])       # {"input": …, "conv2": …}: one backward pass serves every place
 
-**Samples must not mix.** A per-sample gradient is read off the gradient of a sum over the batch, which is right only if
-a sample's scores don't depend on the other samples. BatchNorm in training mode breaks that, so `watch` refuses such a
-network until it is told what to do: `statistics="coupled"` takes the gradients as they come, through the batch
-statistics, as the papers' codes do; `statistics="frozen"` holds the batch statistics constant in the gradients at the
-places (and only there: `loss.backward()` still flows through them).
+**Samples must not mix.** Per-sample gradients are rows of the gradient of a sum over the batch, which is correct only
+if a sample's scores don't depend on the other samples. BatchNorm in training mode mixes them, so `watch` raises unless
+`statistics` is given: `"coupled"` differentiates through the batch statistics, as the papers' codes do; `"frozen"`
+holds the batch statistics constant in the gradients at the places (and only there: `loss.backward()` still flows
+through them).
 """
 
 from __future__ import annotations
@@ -26,26 +27,31 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from widemargin._autograd import batched_vjp
+from widemargin._autograd.batched_vjp import batched_vjp
 from widemargin._autograd.frozen_batchnorm import Route, freeze
-from widemargin._autograd.jvp import pushed
+from widemargin._autograd.jvp import jvp
+from widemargin.checks import check_choice, check_module
 from widemargin.modules import is_compiled, mixing_modules, uncompiled, unwrap
+from widemargin.types import Args, Kwargs
 
 BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
 
 INPUT, OUTPUT = "input", "output"
 
+Places: TypeAlias = Sequence[str | nn.Module] | Literal["all"]
+"""Place names and modules of a network, or `"all"`: the input and every layer with weights (see `check_places`)."""
+
 if TYPE_CHECKING:
-    _Places = Mapping[str, Tensor]
+    _ZeroTensors = Mapping[str, Tensor]
 else:  # beartype would look up an item of a Mapping[…], also before a forward pass has reached it
-    _Places = Mapping
+    _ZeroTensors = Mapping
 
 
-class At(_Places):
-    """The places of one forward pass: name → the zero tensor added there, in the order they were asked for."""
+class At(_ZeroTensors):
+    """The places of one forward pass: name → the zero tensor added there, in the order of `watch`."""
 
     _sample_dims = 1
-    """How many leading dimensions of a zero tensor count samples; gradients have one."""
+    """Number of leading dimensions of a zero tensor that count samples; gradients have one."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._zeros: dict[str, Tensor | None] = dict.fromkeys(names)
@@ -82,15 +88,15 @@ class At(_Places):
             raise RuntimeError(
                 f"at has {name!r}, but gradients are switched off there: watch outside torch.no_grad and inference_mode"
             )
-        # One number, as often as it is needed: a tensor full of zeros would cost as much as the layer's own ReLU.
+        # One expanded number: a full tensor of zeros would cost as much as the layer's own ReLU.
         zero = value.new_zeros(()).expand(value.shape).requires_grad_()
         self._zeros[name] = zero
         return value + zero
 
     def gradients(self, outputs: Tensor, *, second_order: bool = False) -> dict[str, Tensor]:
-        """∇ of the sum of `outputs` at every place; row k is sample k's own gradient where samples do not mix.
+        """∇ of the sum of `outputs` at every place; row k is the gradient of sample k where samples do not mix.
 
-        The graph is kept, so that more gradients can be taken and the loss can still go backward.
+        The graph is kept for more gradients and for `loss.backward()`.
         """
         zeros = [self[name] for name in self]
         if second_order:
@@ -104,33 +110,32 @@ class At(_Places):
         return {name: self._by_sample(grad, 0) for name, grad in zip(self, grads)}
 
     def columns(self, outputs: Tensor, *, second_order: bool = False) -> Iterator[dict[str, Tensor]]:
-        """`gradients` of every column of `outputs` `[batch, k]`, in order, some at a time: `[some, batch, ...]` each.
+        """`gradients` of every column of `outputs` `[batch, k]`, in order and in chunks `[columns, batch, ...]`.
 
-        Columns go back together as far as the largest activation allows (`together`), by one backward pass over a batch
-        of cotangents; one by one where an operation of the network has no rule for such a batch.
+        A chunk is one batched backward pass, as large as the largest activation allows (`batched_vjp`), or one column
+        if an operation of the network has no batching rule.
         """
-        way, some, start = None, 1, 0
+        batched, columns, start = None, 1, 0
         if outputs.shape[1] > 1 and outputs.requires_grad and not self._is_compiled:
-            way = batched_vjp.way(outputs, [self[name] for name in self], second_order=second_order)
-            some = way.some
+            batched = batched_vjp(outputs, [self[name] for name in self], second_order=second_order)
+            columns = batched.columns
         while start < outputs.shape[1]:
-            part, grads = outputs[:, start : start + some], None
-            if way is not None:
+            part, grads = outputs[:, start : start + columns], None
+            if batched is not None:
                 with self._route.frozen():
-                    grads = way.gradients(part)
+                    grads = batched.gradients(part)
             if grads is not None:
-                found = {name: self._by_sample(grad, 1) for name, grad in zip(self, grads)}
+                yield {name: self._by_sample(grad, 1) for name, grad in zip(self, grads)}
             else:
-                some, part = 1, part[:, :1]
-                found = {name: g[None] for name, g in self.gradients(part, second_order=second_order).items()}
-            yield found
+                columns, part = 1, part[:, :1]
+                yield {name: g[None] for name, g in self.gradients(part, second_order=second_order).items()}
             start += part.shape[1]
 
     def along(self, outputs: Tensor, directions: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """∇h·u of every column of `outputs` `[batch, k]` along directions u `[some, batch, ...]`: `[some, batch, k]`.
+        """J·u of `outputs` `[batch, k]` along directions u `[some, batch, ...]` at every place: `[some, batch, k]`.
 
-        At every place h, for all columns at once: what a forward-mode pass gives, however many columns there are. It is
-        taken by two backward passes, as the derivative of Jᵀv·u in v, so that the forward pass need not know of it.
+        All columns at once, as in forward mode, but by two backward passes (`_autograd.jvp`), so that the forward pass
+        is an ordinary one.
         """
         if self._mixes is not None:
             raise ValueError(
@@ -139,8 +144,7 @@ class At(_Places):
             )
         self._check_second_order()
         with self._route.frozen():
-            found = pushed(outputs, [self[name] for name in self], [directions[name] for name in self])
-        return dict(zip(self, found))
+            return dict(zip(self, jvp(outputs, [self[name] for name in self], [directions[name] for name in self])))
 
     def _check_second_order(self) -> None:
         if self._is_compiled:
@@ -154,31 +158,28 @@ class At(_Places):
 
 
 @contextmanager
-def watch(
-    model: nn.Module, places: Sequence[str] = (INPUT,), *, statistics: BatchStatistics | None = None
-) -> Iterator[At]:
-    """Watch `places` of `model` during one forward pass inside the `with` block, of any `nn.Module`, by module name.
+def watch(model: nn.Module, places: Places = (INPUT,), *, statistics: BatchStatistics | None = None) -> Iterator[At]:
+    """Watch `places` of `model` during one forward pass inside the `with` block.
 
     Args:
-        model: any network, also wrapped (DDP, Fabric, `torch.compile`); names are those of the wrapped network. A
-            compiled network runs uncompiled while a hidden place is watched, or batch statistics are frozen: hooks
-            inside a compiled graph are not run.
-        places: `"input"`, names out of `model.named_modules()`, or `"output"`: the module of that name if there is one,
-            else the scores.
-        statistics: what BatchNorm in training mode means for the gradients at the places, see above.
+        model: any `nn.Module`, also wrapped (DDP, Fabric, `torch.compile`); names are those of the wrapped network. A
+            compiled network runs uncompiled while a hidden place is watched or batch statistics are frozen, because
+            hooks inside a compiled graph are not run.
+        places: `"input"`, names of `model.named_modules()`, modules, or `"output"` (the module of that name if there is
+            one, else the scores); or `"all"`, see `check_places`.
+        statistics: treatment of BatchNorm in training mode in the gradients at the places, see above.
     """
     names = check_places(model, places)
     mixing = mixing_modules(model)
     if mixing and statistics is None:
         module = model.get_submodule(mixing[0])
-        way_out = "call model.eval(), or choose" if module.training else "it keeps no running statistics; choose"
+        advice = "call model.eval(), or choose" if module.training else "it keeps no running statistics; choose"
         raise ValueError(
             f"statistics is None, but {mixing[0]!r} ({type(module).__name__}) mixes the samples of a batch, so "
-            f"per-sample gradients are not defined: {way_out} statistics='frozen' (per sample, batch statistics held "
+            f"per-sample gradients are not defined: {advice} statistics='frozen' (per sample, batch statistics held "
             "constant) or 'coupled' (as the papers' codes do)"
         )
-    if statistics not in (None, "coupled", "frozen"):
-        raise ValueError(f"statistics is {statistics!r}, expected 'coupled' or 'frozen'")
+    check_choice("statistics", statistics, (None, "coupled", "frozen"))
     at = At(names)
     at._mixes = mixing[0] if mixing and statistics == "coupled" else None
     with ExitStack() as stack:
@@ -201,26 +202,41 @@ def watch(
         yield at
 
 
-def check_places(model: nn.Module, places: Sequence[str]) -> tuple[str, ...]:
-    """`places` as a tuple, or a `ValueError` that names the first one that `model` does not have."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
-    if isinstance(places, str):
-        raise TypeError(f"at is the string {places!r}, expected a sequence of place names such as ({places!r},)")
-    names = tuple(places)
-    if not names:
-        raise ValueError("at is empty, expected at least one place such as 'input'")
-    known = [name for name, _ in unwrap(model).named_modules() if name]
-    for index, name in enumerate(names):
-        if name in names[:index]:
+def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:
+    """The names of `places`, or an error that names the first one that `model` does not have.
+
+    `"all"` is the input (unless the network has an embedding) and every module without submodules that has parameters.
+    A module is replaced by its name, and the network itself by `"output"`.
+    """
+    check_module(model)
+    network = unwrap(model)
+    names = {module: name or OUTPUT for name, module in network.named_modules()}
+    if places == "all":
+        has_embedding = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in names)
+        leaves = (m for m in names if not any(m.children()) and any(True for _ in m.parameters()))
+        return (*(() if has_embedding else (INPUT,)), *(names[module] for module in leaves))
+    if isinstance(places, (str, nn.Module)):
+        given = repr(places) if isinstance(places, str) else f"a {type(places).__name__}"
+        raise TypeError(f"at is {given}, expected 'all' or a sequence of place names and modules such as ('input',)")
+    known = [INPUT, OUTPUT, *(name for name in names.values() if name != OUTPUT)]
+    found: list[str] = []
+    for place in places:
+        name = names.get(place) if isinstance(place, nn.Module) else place
+        if name not in known:
+            raise ValueError(_unknown_place(type(network).__name__, place, known))
+        if name in found:
             raise ValueError(f"at has {name!r} twice, expected each place once")
-        if name not in (INPUT, OUTPUT, *known):
-            close = difflib.get_close_matches(str(name), [INPUT, OUTPUT, *known], n=1)
-            hint = (
-                f"did you mean {close[0]!r}?" if close else f"expected 'input', 'output' or one of: {', '.join(known)}"
-            )
-            raise ValueError(f"at has {name!r}, which is no module of {type(unwrap(model)).__name__}: {hint}")
-    return names
+        found.append(name)
+    if not found:
+        raise ValueError("at is empty, expected at least one place such as 'input'")
+    return tuple(found)
+
+
+def _unknown_place(network: str, place: object, known: Sequence[str]) -> str:
+    given = f"a {type(place).__name__}" if isinstance(place, nn.Module) else repr(place)
+    close = difflib.get_close_matches(str(place), known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"expected 'input', 'output' or one of: {', '.join(known[2:])}"
+    return f"at has {given}, which is no module of {network}: {hint}"
 
 
 def default_places(model: nn.Module, x: Tensor) -> tuple[str, ...]:
@@ -229,18 +245,16 @@ def default_places(model: nn.Module, x: Tensor) -> tuple[str, ...]:
 
 
 def _attach(model: nn.Module, module: nn.Module, name: str, at: At) -> RemovableHandle:
-    """Watch the place `name`, which is `module`: "output" is the network's answer unless a module has that name."""
+    """Watch the place `name` at `module`: "output" is the network's output unless a module has that name."""
     if name == INPUT:
-        # Before the other hooks of the network, and on the outermost wrapper: what the user passes is the input.
+        # On the outermost wrapper and before its other hooks: the input is what the user passes.
         return model.register_forward_pre_hook(
             lambda _, args, kwargs: _add_to_input(unwrap(model), at, args, kwargs), with_kwargs=True, prepend=True
         )
     return module.register_forward_hook(lambda _, __, output: _add_to_output(name, at, output))
 
 
-def _add_to_input(
-    model: nn.Module, at: At, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     for index, value in enumerate(args):
         if isinstance(value, Tensor):
             _check_input(model, value)
@@ -265,11 +279,11 @@ def _embedding(model: nn.Module) -> str:
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
             return name
     raise ValueError(
-        f"the input is of integers and {type(unwrap(model)).__name__} has no nn.Embedding: name a module with at=(…,)"
+        f"the input has integers and {type(unwrap(model)).__name__} has no nn.Embedding: name a module with at=(…,)"
     )
 
 
-def _add_to_output(name: str, at: At, output: Any) -> Any:
+def _add_to_output(name: str, at: At, output: Any) -> object:
     if isinstance(output, Tensor):
         if not output.is_floating_point():
             raise TypeError(f"at has {name!r}, whose output has dtype {output.dtype}, expected floating point")
@@ -283,5 +297,5 @@ def _add_to_output(name: str, at: At, output: Any) -> Any:
         output.logits = at.add(name, output.logits)
         return output
     raise TypeError(
-        f"at has {name!r}, which answers a {type(output).__name__}, expected a tensor or a tuple of tensors"
+        f"at has {name!r}, which returns a {type(output).__name__}, expected a tensor or a tuple of tensors"
     )

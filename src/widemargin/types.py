@@ -1,4 +1,4 @@
-"""Array types of the package: scores, labels, and one number per example.
+"""Types of the package: scores, labels, one number per example, and untyped interfaces of torch.
 
 `batch` is the number of samples, `classes` the number of scores of a sample. A binary network gives one score per
 sample (`[batch]` or `[batch, 1]`) and takes float labels −1 and +1; a k-way network gives `[batch, k]` and takes class
@@ -7,7 +7,7 @@ indices. The shapes below are executed in the tests (jaxtyping + beartype) and c
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -27,6 +27,13 @@ PerClass: TypeAlias = Float[Tensor, "batch others"]
 
 Mask: TypeAlias = Bool[Tensor, " batch"]
 """One boolean per sample."""
+
+AutogradContext: TypeAlias = Any
+"""`ctx` of a `torch.autograd.Function`: torch does not declare the attributes that are set on it."""
+
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = dict[str, Any]
+"""Positional and keyword arguments of any function."""
 
 
 HALF = (torch.float16, torch.bfloat16)

@@ -152,7 +152,7 @@ def test_other_warnings_are_given_as_ever() -> None:
             return 2 * grads[0]
 
     x = torch.rand(2, 3, requires_grad=True)
-    way = batched_vjp.way(out := Warns.apply(x), [x], second_order=False)
+    way = batched_vjp.batched_vjp(out := Warns.apply(x), [x], second_order=False)
     with pytest.warns(UserWarning, match="on the way back"):
         found = way.gradients(out)
     assert found is not None

@@ -158,7 +158,7 @@ def test_coupled_is_what_autograd_gives(build: Build) -> None:
 def test_silent_coupling_is_not_possible(build: Build) -> None:
     network, x, _ = build()
     with (
-        pytest.raises(ValueError, match=r"^statistics is None, but '\d' \(BatchNorm[12]d\) mixes .*: call model\.eval"),
+        pytest.raises(ValueError, match=r"^statistics is None.*'\d' \(BatchNorm[12]d\)"),
         places.watch(network, ("input",)),
     ):
         network(x)
@@ -171,7 +171,7 @@ def test_silent_coupling_is_not_possible(build: Build) -> None:
 def test_a_layer_without_running_statistics_mixes_in_evaluation_mode_too() -> None:
     network, x, y = flat(track_running_stats=False)
     network.eval()
-    with pytest.raises(ValueError, match="statistics is None, but '1'"), places.watch(network, ("input",)):
+    with pytest.raises(ValueError, match=r"statistics is None.*'1'"), places.watch(network, ("input",)):
         network(x)
     frozen = watched(network, x, y, ("input",), "frozen")["input"].tolist()
     oracle = with_constant_statistics(network, x)
@@ -182,7 +182,7 @@ def test_one_layer_in_training_mode_is_enough() -> None:
     network, x, y = flat()
     network.eval()
     network[4].train()
-    with pytest.raises(ValueError, match="statistics is None, but '4'"), places.watch(network, ("input",)):
+    with pytest.raises(ValueError, match=r"statistics is None.*'4'"), places.watch(network, ("input",)):
         network(x)
     assert watched(network, x, y, ("input",), "frozen")["input"].isfinite().all()
 
@@ -190,7 +190,7 @@ def test_one_layer_in_training_mode_is_enough() -> None:
 def test_synchronised_batch_norm_is_refused() -> None:
     network = nn.Sequential(nn.Linear(2, 3), nn.SyncBatchNorm(3))
     with (
-        pytest.raises(TypeError, match="statistics='frozen' does not know SyncBatchNorm"),
+        pytest.raises(TypeError, match=r"statistics is 'frozen'.*SyncBatchNorm"),
         places.watch(network, ("input",), statistics="frozen"),
     ):
         network(torch.zeros(2, 2))
@@ -200,7 +200,7 @@ def test_synchronised_batch_norm_is_refused() -> None:
 def test_an_unknown_choice() -> None:
     network, x, _ = flat()
     with (
-        pytest.raises(ValueError, match="statistics is 'off', expected 'coupled' or 'frozen'"),
+        pytest.raises(ValueError, match="statistics is 'off'"),
         places.watch(network, ("input",), statistics="off"),  # type: ignore[arg-type]
     ):
         network(x)

@@ -19,7 +19,7 @@ def test_l2(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = torch.randn(shape).to(dtype)
     there = x.cuda()
     for given in (there, there.to(memory_format=torch.channels_last)) if x.ndim == 4 else (there,):
-        assert norm_kernel.is_for(given)
+        assert norm_kernel.supports(given)
         expected = x.double().flatten(1).norm(dim=1)
         torch.testing.assert_close(norms.lp(given, 2.0).cpu().double(), expected, rtol=1e-6, atol=0)
 
@@ -35,9 +35,9 @@ def test_what_has_a_gradient_or_gaps_is_left_to_torch() -> None:
     from widemargin._cuda import norm_kernel
 
     x = torch.randn(4, 6, device="cuda")
-    assert not norm_kernel.is_for(x.clone().requires_grad_())
-    assert not norm_kernel.is_for(x[:, ::2])
-    assert not norm_kernel.is_for(x[:1].expand(4, 6))
-    assert not norm_kernel.is_for(x.double())
+    assert not norm_kernel.supports(x.clone().requires_grad_())
+    assert not norm_kernel.supports(x[:, ::2])
+    assert not norm_kernel.supports(x[:1].expand(4, 6))
+    assert not norm_kernel.supports(x.double())
     for given in (x[:, ::2], x[:1].expand(4, 6), x.T):
         torch.testing.assert_close(norms.lp(given, 2.0), given.norm(dim=1))

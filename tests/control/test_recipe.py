@@ -128,9 +128,9 @@ def test_the_network_is_left_in_its_mode_and_a_bar_is_shown(capsys: pytest.Captu
         (nn.Sequential(nn.Linear(64, 10)), ValueError, "layer '0' has a bias"),
         (nn.Sequential(nn.Linear(64, 10, bias=False), nn.BatchNorm1d(10)), TypeError, "layer '1' is a BatchNorm1d"),
         (nn.Sequential(nn.ConvTranspose1d(1, 1, 1, bias=False)), TypeError, "layer '0' is a ConvTranspose1d"),
-        (nn.Sequential(nn.Dropout(0.5), nn.Linear(64, 10, bias=False)), ValueError, r"Dropout with p=0\.5.*: set p=0"),
+        (nn.Sequential(nn.Dropout(0.5), nn.Linear(64, 10, bias=False)), ValueError, r"Dropout with p=0\.5"),
         (nn.ReLU(), ValueError, "has no layer with weights"),
-        (None, TypeError, "model is a NoneType, expected an nn.Module"),
+        (None, TypeError, "model is a NoneType"),
     ],
 )
 @pytest.mark.usefixtures("untyped")
@@ -142,7 +142,7 @@ def test_networks_without_a_normalized_margin(model: Any, error: type[Exception]
 @pytest.mark.parametrize(
     ("arguments", "error", "sentence"),
     [
-        ({"target": 0.0}, ValueError, "target is 0, expected finite numbers other than 0"),
+        ({"target": 0.0}, ValueError, "target is 0"),
         ({"target": [1.0] * 5 + [math.nan]}, ValueError, "target is nan at index 5"),
         (
             {"target": [1.0, 2.0]},
@@ -150,8 +150,8 @@ def test_networks_without_a_normalized_margin(model: Any, error: type[Exception]
             r"target has shape \[2\], expected one number, or one for each of 6 points",
         ),
         ({"tolerance": 0.0}, ValueError, "tolerance is 0"),
-        ({"share": 97}, ValueError, r"share is 97, expected a number in \(0, 1\]"),
-        ({"steps": 0}, ValueError, "steps is 0, expected an integer >= 1"),
+        ({"share": 97}, ValueError, r"share is 97"),
+        ({"steps": 0}, ValueError, "steps is 0"),
         ({"measure_every": 2.5}, ValueError, "measure_every is 2"),
         ({"steps": True}, ValueError, "steps is True"),
     ],
@@ -171,9 +171,9 @@ def test_data_that_can_not_be() -> None:
     dark[3] = 0
     for bad, error, sentence in (
         ((dark, y), ValueError, "x has norm 0 at index 3"),
-        ((x, y + 9), ValueError, r"labels has \d+ at index \d, but scores have 10 classes"),
-        ((x, y.float()), TypeError, "labels has dtype torch.float32, but scores have 10 classes"),
-        (((x * 16).to(torch.uint8), y), TypeError, "x has dtype torch.uint8, expected a floating-point tensor"),
+        ((x, y + 9), ValueError, r"labels has \d+ at index \d"),
+        ((x, y.float()), TypeError, "labels has dtype torch.float32"),
+        (((x * 16).to(torch.uint8), y), TypeError, "x has dtype torch.uint8"),
     ):
         model = mlp()
         before = [p.detach().clone() for p in model.parameters()]

@@ -106,12 +106,12 @@ def test_accuracies_of_classes() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "sentence"),
     [
-        ({"pairs": 0}, ValueError, "pairs is 0, expected an integer >= 1"),
-        ({"most_draws": 1}, ValueError, "most_draws is 1, expected an integer >= pairs, which is 2"),
+        ({"pairs": 0}, ValueError, "pairs is 0"),
+        ({"most_draws": 1}, ValueError, "most_draws is 1"),
         ({"most_draws": 2}, ValueError, "most_draws is 2, after which . of 2 networks"),
         ({"train": Samples(torch.ones(2, 12), torch.tensor([0, 1]))}, ValueError, "labels other than -1.0"),
         ({"train": None}, TypeError, "expected data.Samples, got a NoneType"),
-        ({"builder": lambda: 3}, TypeError, "builder gives a int, expected an nn.Module"),
+        ({"builder": lambda: 3}, TypeError, "builder gives a int"),
         ({"builder": lambda: nn.Linear(12, 2, bias=False)}, ValueError, "expected one output for each sample"),
         ({"builder": lambda: nn.Linear(12, 1)}, ValueError, "bias"),
         (

@@ -285,7 +285,7 @@ def test_class_indices_with_one_score_are_an_error(column: bool) -> None:
     network, x, _ = smooth(outputs=1)
     if not column:
         network.append(nn.Flatten(0))
-    with pytest.raises(TypeError, match=r"labels has dtype torch\.int64, but a network with one score per"):
+    with pytest.raises(TypeError, match=r"labels has dtype torch\.int64"):
         distance(network, x, torch.tensor([0, 1, 1, 0]))
 
 
@@ -351,11 +351,11 @@ def test_where_the_gradient_overflows_there_is_no_distance() -> None:
 @pytest.mark.parametrize(
     ("how", "error", "sentence"),
     [
-        ({"p": 0.5}, ValueError, r"^p is 0\.5, expected a real number in \[1, inf\]$"),
-        ({"aggregate": "max"}, ValueError, r"^aggregate is 'max', expected one of 'min', 'mean', 'none'$"),
-        ({"read_as": "odds"}, ValueError, r"^read_as is 'odds', expected 'logits' or 'softmax'$"),
-        ({"classes": 3}, ValueError, r"^classes is 3, but scores have 2 other classes \(1\.\.2\)$"),
-        ({"at": ("input",)}, TypeError, r"^at is a tuple, expected what places\.watch\(model, …\) gives$"),
+        ({"p": 0.5}, ValueError, r"^p is 0\.5"),
+        ({"aggregate": "max"}, ValueError, r"^aggregate is 'max'"),
+        ({"read_as": "odds"}, ValueError, r"^read_as is 'odds'"),
+        ({"classes": 3}, ValueError, r"^classes is 3"),
+        ({"at": ("input",)}, TypeError, r"^at is a tuple"),
     ],
 )
 def test_a_bad_argument(how: dict[str, Any], error: type[Exception], sentence: str) -> None:

@@ -364,16 +364,16 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("how", "error", "sentence"),
     [
-        ({"model": "mnist"}, TypeError, r"^model is a str, expected an nn\.Module$"),
-        ({"p": 0.5}, ValueError, r"^p is 0\.5, expected a real number in \[1, inf\]$"),
-        ({"at": "input"}, TypeError, r"^at is the string 'input'"),
+        ({"model": "mnist"}, TypeError, r"^model is a str"),
+        ({"p": 0.5}, ValueError, r"^p is 0\.5"),
+        ({"at": "input"}, TypeError, r"^at is 'input'"),
         ({"at": ()}, ValueError, r"^at is empty"),
         ({"at": ("inptu",)}, ValueError, r"did you mean 'input'\?$"),
-        ({"classes": 5}, ValueError, r"^classes is 5, but scores have 2 other classes"),
+        ({"classes": 5}, ValueError, r"^classes is 5"),
         ({"read_as": "x"}, ValueError, r"^read_as is 'x'"),
-        ({"batch_size": 0}, ValueError, r"^batch_size is 0, expected an integer >= 1$"),
-        ({"data": (torch.zeros(3, 4), torch.tensor([0, 1]))}, ValueError, r"^x has 3 samples, but y has 2 labels$"),
-        ({"data": 3}, TypeError, r"^data is a int, expected"),
+        ({"batch_size": 0}, ValueError, r"^batch_size is 0"),
+        ({"data": (torch.zeros(3, 4), torch.tensor([0, 1]))}, ValueError, r"^x has 3 samples"),
+        ({"data": 3}, TypeError, r"^data is a int"),
     ],
 )
 def test_a_bad_argument(how: dict[str, Any], error: type[Exception], sentence: str) -> None:
@@ -400,20 +400,20 @@ def test_bad_arguments_come_before_any_work() -> None:
 
 def test_tokens_at_the_input() -> None:
     entry = zoo.TOKENS[0]
-    with pytest.raises(TypeError, match=r"at has 'input', but the input has dtype torch\.int64 .*'embedding'"):
+    with pytest.raises(TypeError, match=r"at has 'input'.*torch\.int64.*'embedding'"):
         measure(entry.network(), (entry.inputs(), entry.labels()), at=("input",))
 
 
 def test_scores_that_are_not_finite() -> None:
     network = nn.Linear(2, 2)
     nn.init.constant_(network.weight, math.inf)
-    with pytest.raises(ValueError, match=r"^scores has (nan|inf) at index 0, expected finite numbers$"):
+    with pytest.raises(ValueError, match=r"^scores has (nan|inf) at index 0"):
         measure(network, (torch.ones(3, 2), torch.tensor([0, 1, 0])))
 
 
 def test_an_empty_stream() -> None:
     network, x, y = case()
-    with pytest.raises(ValueError, match=r"^data has no samples, expected at least one batch$"):
+    with pytest.raises(ValueError, match=r"^data has no samples"):
         measure(network, Streamed(x[:0], y[:0]))
 
 

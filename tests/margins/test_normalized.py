@@ -203,14 +203,14 @@ X, Y = torch.ones(2, 4), torch.tensor([0, 2])
     ids=repr,
 )
 def test_a_layer_without_a_norm_is_named(function: Any, layer: nn.Module) -> None:
-    with pytest.raises(TypeError, match=rf"^layer '1' is a {type(layer).__name__}, which has no norm in normalized"):
+    with pytest.raises(TypeError, match=rf"^layer '1' is a {type(layer).__name__}"):
         function(with_layer(layer), X, Y)
 
 
 @pytest.mark.parametrize("function", [normalized.frobenius, normalized.spectral])
 def test_an_embedding_has_no_norm(function: Any) -> None:
     entry = zoo.TOKENS[1]
-    with pytest.raises(TypeError, match=r"^layer 'embedding' is a Embedding, which has no norm"):
+    with pytest.raises(TypeError, match=r"^layer 'embedding' is a Embedding"):
         function(entry.network(), entry.inputs(), entry.labels())
 
 
@@ -238,30 +238,30 @@ def test_biases_are_refused_or_ignored(function: Any) -> None:
 @pytest.mark.usefixtures("untyped")
 def test_other_bad_arguments(function: Any) -> None:
     network = with_layer(nn.ReLU())
-    with pytest.raises(ValueError, match=r"^x has an all-zero input at index 1, whose normalized margin is not"):
+    with pytest.raises(ValueError, match=r"^x has an all-zero input at index 1"):
         function(network, torch.tensor([[1.0] * 4, [0.0] * 4]), Y)
-    with pytest.raises(ValueError, match=r"^biases is 'drop', expected 'refuse' or 'ignore'$"):
+    with pytest.raises(ValueError, match=r"^biases is 'drop'"):
         function(network, X, Y, biases="drop")
-    with pytest.raises(ValueError, match=r"^Sequential has no layer with weights, expected Linear or Conv layers$"):
+    with pytest.raises(ValueError, match=r"^Sequential has no layer with weights"):
         function(nn.Sequential(nn.ReLU()), X, Y)
-    with pytest.raises(ValueError, match=r"^labels has 7 at index 1, but scores have 3 classes"):
+    with pytest.raises(ValueError, match=r"^labels has 7 at index 1"):
         function(network, X, torch.tensor([0, 7]))
     dead = copy.deepcopy(network)
     nn.init.zeros_(next(dead.parameters()))
-    with pytest.raises(ValueError, match=r"^layer '0' has a weight of norm 0\.0, for which no normalized margin"):
+    with pytest.raises(ValueError, match=r"^layer '0' has a weight of norm 0\.0"):
         function(dead, X, Y)
 
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_arguments_of_spectral() -> None:
     network = with_layer(nn.ReLU())
-    with pytest.raises(ValueError, match=r"^inputs is 'all', expected 'each' or 'joint'$"):
+    with pytest.raises(ValueError, match=r"^inputs is 'all'"):
         normalized.spectral(network, X, Y, inputs="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^x has an all-zero input at index 0"):
         normalized.spectral(network, torch.zeros(2, 4), Y, inputs="joint")
     wider = nn.Sequential(nn.Linear(4, 5, bias=False), nn.ReLU(), nn.Linear(5, 3, bias=False))
     for reference in (wider, nn.Sequential(nn.Linear(4, 4, bias=False))):
-        with pytest.raises(ValueError, match=r"^reference has no weight of shape \[\d, 4\] at '\d', as the network"):
+        with pytest.raises(ValueError, match=r"^reference has no weight of shape \[\d, 4\] at '\d'"):
             normalized.spectral(network, X, Y, reference=reference)
 
 
@@ -279,9 +279,9 @@ def test_every_layer_runs_once(function: Any) -> None:
             return scores
 
     function(Shared(1), X, Y)
-    with pytest.raises(ValueError, match=r"^layer 'shared' ran more than once, but normalized margins count every"):
+    with pytest.raises(ValueError, match=r"^layer 'shared' ran more than once"):
         function(Shared(2), X, Y)
-    with pytest.raises(ValueError, match=r"^layer 'shared' was not reached by the forward pass, so its norm is not"):
+    with pytest.raises(ValueError, match=r"^layer 'shared' was not reached by the forward pass"):
         function(Shared(0), X, Y)
 
 

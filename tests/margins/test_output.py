@@ -111,12 +111,12 @@ def test_gradients_flow_to_two_scores() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "sentence"),
     [
-        ({"classes": 0}, ValueError, r"^classes is 0, but scores have 2 other classes \(1\.\.2\)$"),
-        ({"classes": 3}, ValueError, r"^classes is 3, but scores have 2 other classes \(1\.\.2\)$"),
-        ({"classes": True}, TypeError, r"^classes is True, expected a number of other classes or 'all'$"),
-        ({"classes": 1.0}, TypeError, r"^classes is 1\.0, expected a number of other classes or 'all'$"),
-        ({"classes": "every"}, TypeError, r"^classes is 'every', expected a number of other classes or 'all'$"),
-        ({"read_as": "probabilities"}, ValueError, r"^read_as is 'probabilities', expected 'logits' or 'softmax'$"),
+        ({"classes": 0}, ValueError, r"^classes is 0"),
+        ({"classes": 3}, ValueError, r"^classes is 3"),
+        ({"classes": True}, TypeError, r"^classes is True"),
+        ({"classes": 1.0}, TypeError, r"^classes is 1\.0"),
+        ({"classes": "every"}, TypeError, r"^classes is 'every'"),
+        ({"read_as": "probabilities"}, ValueError, r"^read_as is 'probabilities'"),
     ],
 )
 @pytest.mark.usefixtures("untyped")
@@ -127,5 +127,5 @@ def test_a_bad_argument(arguments: dict[str, Any], error: type[Exception], sente
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_scores_are_finite(bad: float) -> None:
-    with pytest.raises(ValueError, match=rf"^scores has {bad} at index 1, expected finite numbers$"):
+    with pytest.raises(ValueError, match=rf"^scores has {bad} at index 1"):
         margins.output(torch.tensor([[0.0, 1.0], [bad, 2.0]]), torch.tensor([0, 1]))

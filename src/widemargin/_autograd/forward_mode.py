@@ -1,8 +1,8 @@
-"""A forward pass that carries the derivatives along directions at the input with it: forward-mode differentiation.
+"""Forward-mode differentiation: the scores of a network and their derivatives along directions at the input.
 
-`At.along` finds the same derivatives after an ordinary forward pass, by one backward pass more than is needed here.
-Each direction costs about one forward pass; the scores and their graph come with it. The derivatives themselves are
-constants for the gradient, and nothing is kept of what they pass through, from one linear layer or norm to the next.
+`At.along` computes the same derivatives after an ordinary forward pass, with one more backward pass. Here each
+direction costs about one forward pass, which also gives the scores and their graph. The derivatives are constants for
+the gradient, and no intermediate tensors are kept for them.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.func import jvp, vmap
+from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from widemargin import layers
-from widemargin._autograd.jvp import pushed
+from widemargin._autograd.jvp import jvp
 from widemargin.modules import is_compiled, mixing_modules, scores_of, unwrap
 from widemargin.places import INPUT, At
 
 _RULES = layers.lookup("jvp")
-_refused: WeakSet[nn.Module] = WeakSet()
+_unsupported: WeakSet[nn.Module] = WeakSet()
 
 
 def run(model: nn.Module, x: Tensor, directions: Tensor) -> tuple[Tensor, At] | None:
-    """The scores of `x`, and the place `"input"` with the derivatives along `directions` `[some, *x.shape]` in it.
+    """The scores of `x`, and the place `"input"` with their derivatives along `directions` `[some, *x.shape]`.
 
-    None where there is no forward mode: wrapped and compiled networks, samples that mix, recurrent layers, operations
-    for which torch has no rule. A network that was found to have one is not tried again.
+    None without forward mode: wrapped and compiled networks, networks that mix samples, recurrent layers, operations
+    for which torch has no rule. A network with such an operation is not tried again.
     """
-    if model in _refused or not is_plain(model, x):
+    if model in _unsupported or not is_plain(model, x):
         return None
     zero, directions = torch.zeros_like(x, requires_grad=True), directions.to(x.dtype)
     try:
-        with warnings.catch_warnings(), _Rules(), sdpa_kernel(SDPBackend.MATH):  # fused has no rule of torch's
-            warnings.filterwarnings("error", message=".*performance drop")  # a loop, operation by operation
-            warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own
+        with warnings.catch_warnings(), _Rules(), sdpa_kernel(SDPBackend.MATH):  # torch has no rule for fused kernels
+            warnings.filterwarnings("error", message=".*performance drop")  # torch would loop over the directions
+            warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # from torch
             scores, along = (_one if len(directions) == 1 else _many)(model, x, zero, directions)
     except (RuntimeError, UserWarning):
-        _refused.add(model)
+        _unsupported.add(model)
         return None
     return scores, _Along(zero, scores, along.detach())
 
 
 def _one(model: nn.Module, x: Tensor, zero: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-    """By dual numbers as they are: `jvp` and `vmap` would wrap every tensor twice, and a GPU would wait for that."""
+    """One direction by plain dual numbers: `jvp` and `vmap` would wrap every tensor twice, and a GPU would wait."""
     with forward_ad.dual_level():
         scores = scores_of(model(x + forward_ad.make_dual(zero, directions[0])))
         scores, along = forward_ad.unpack_dual(scores)
@@ -56,20 +56,20 @@ def _one(model: nn.Module, x: Tensor, zero: Tensor, directions: Tensor) -> tuple
 
 
 def _many(model: nn.Module, x: Tensor, zero: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
 
-    def push(u: Tensor) -> Tensor:
-        scores, along = jvp(lambda z: scores_of(model(x + z)), (zero,), (u,))  # type: ignore[misc]
-        found.append(scores)
+    def derivative(u: Tensor) -> Tensor:
+        scores, along = torch.func.jvp(lambda z: scores_of(model(x + z)), (zero,), (u,))  # type: ignore[misc]
+        outputs.append(scores)
         return along
 
-    along = vmap(push, randomness="same")(directions)
-    (scores,) = found
+    along = vmap(derivative, randomness="same")(directions)
+    (scores,) = outputs
     return scores, along
 
 
 def is_plain(model: nn.Module, x: Tensor) -> bool:
-    """Whether forward mode may be tried: a network as it is, of floating-point inputs, that keeps samples apart."""
+    """Whether forward mode may be tried: an unwrapped network with floating-point inputs that does not mix samples."""
     return (
         x.is_floating_point()
         and torch.is_grad_enabled()
@@ -101,7 +101,7 @@ class _Rules(TorchFunctionMode):
 
 
 class _Along(At):
-    """The input of a pass that carried derivatives of the scores with it."""
+    """The input of a forward-mode pass, with the derivatives of the scores."""
 
     def __init__(self, zero: Tensor, scores: Tensor, along: Tensor) -> None:
         super().__init__((INPUT,))
@@ -109,7 +109,7 @@ class _Along(At):
         self._scores, self._derivatives = scores, along
 
     def along(self, outputs: Tensor, directions: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Those of the pass, whose `directions` must be the same ones, from the scores on to `outputs`."""
+        """The derivatives of `outputs`, a function of the scores, along the directions of the pass."""
         if len(directions[INPUT]) != len(self._derivatives):
             raise ValueError(f"directions has {len(directions[INPUT])}, but the pass had {len(self._derivatives)}")
-        return {INPUT: pushed(outputs, [self._scores], [self._derivatives])[0]}
+        return {INPUT: jvp(outputs, [self._scores], [self._derivatives])[0]}

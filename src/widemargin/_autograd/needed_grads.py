@@ -1,27 +1,29 @@
-"""Which gradients a backward pass asks a function of ours for.
+"""Gradients that autograd needs from a custom function in the current backward pass.
 
-`ctx.needs_input_grad` says which could be asked for. But the pass that gives margins and Jacobians wants gradients at
-activations alone, and those of the weights would be computed in vain.
+`ctx.needs_input_grad` lists the gradients that any pass may need. The pass for margins and Jacobians needs gradients at
+activations only, so computing those of the weights would be wasted.
 """
 
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from widemargin.types import AutogradContext
 
-def inner(tensor: Tensor) -> Tensor:
-    """The tensor itself, but never a leaf, of which autograd does not say whether its gradient is wanted."""
+
+def non_leaf(tensor: Tensor) -> Tensor:
+    """`tensor`, or a view of it if it is a leaf, for which autograd does not say whether its gradient is needed."""
     return tensor.view_as(tensor) if tensor.requires_grad and tensor.is_leaf else tensor
 
 
-def asked(ctx: Any) -> list[bool]:
-    """For each input of a function, whose tensors come first and were given as `inner`: does this pass ask for it?
+def needed_grads(ctx: AutogradContext) -> list[bool]:
+    """Whether the current pass needs the gradient, for each input of a function.
 
-    A bias that is None is no tensor: after it there may be none.
+    The tensors come first among the inputs and are passed through `non_leaf`. A bias of None is no tensor: no tensor
+    may follow it.
     """
     nodes = [node for node, _ in ctx.next_functions]  # of the tensors alone
     return [

@@ -1,7 +1,7 @@
-"""The derivative of a norm along many directions at once, as one operation that keeps no copies of its input.
+"""Jacobian-vector products of normalisation layers along many directions, as one operation.
 
-x ↦ w·(x − mean)/std of a group of numbers moves along u by w·(u − mean(u) − x̂·mean(x̂·u))/std, x̂ = (x − mean)/std.
-`vmap` would hand each direction a copy of x; the operation here has a rule of its own, by which all read the same one.
+The derivative of x ↦ w·(x − mean)/std over a group along u is w·(u − mean(u) − x̂·mean(x̂·u))/std, x̂ = (x − mean)/std.
+`vmap` would copy x for each direction; this operation has a batching rule in which all directions read the same x.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from widemargin._cuda import runtime
 _SCHEMA = "(Tensor directions, Tensor x, Tensor mean, Tensor rstd, Tensor? weight) -> Tensor"
 
 
-@torch.library.custom_op("widemargin::norm_along", mutates_args=(), schema=_SCHEMA)
-def along(directions: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None) -> Tensor:
-    """Of `directions` `[some · rows, channels, pixels]` at `x` `[rows, channels, pixels]`.
+@torch.library.custom_op("widemargin::norm_jvp", mutates_args=(), schema=_SCHEMA)
+def norm_jvp(directions: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None) -> Tensor:
+    """The derivative at `x` `[rows, channels, pixels]` along `directions` `[some · rows, channels, pixels]`.
 
-    `mean` and `rstd` (1/std) are `[rows, groups]`, of groups of channels that follow one another; `weight` is of
-    channels.
+    `mean` and `rstd` (1/std) are `[rows, groups]`, for groups of consecutive channels; `weight` is `[channels]`.
     """
-    if _is_for_the_kernel(directions, x, mean, rstd, weight):
+    if _kernel_supports(directions, x, mean, rstd, weight):
         from widemargin._cuda import norm_jvp_kernel
 
-        return norm_jvp_kernel.along(directions, x, mean, rstd, weight)
+        return norm_jvp_kernel.norm_jvp(directions, x, mean, rstd, weight)
     rows, groups = mean.shape
     u, x = directions.reshape(-1, rows, groups, x[0].numel() // groups), x.reshape(rows, groups, -1)
     rstd = rstd[:, :, None]
@@ -34,26 +33,25 @@ def along(directions: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Ten
     return (moved if weight is None else moved * weight[:, None]).to(directions.dtype)
 
 
-def _is_for_the_kernel(*tensors: Tensor | None) -> bool:
-    given = [tensor for tensor in tensors if tensor is not None]
+def _kernel_supports(*tensors: Tensor | None) -> bool:
     return runtime.has_triton() and all(
-        tensor.is_cuda and tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in given
+        t is None or (t.is_cuda and t.dtype == torch.float32 and t.is_contiguous()) for t in tensors
     )
 
 
-@along.register_vmap
-def _of_many(info, in_dims, directions, x, mean, rstd, weight):  # type: ignore[no-untyped-def]
-    """All directions as so many more rows; what else there is many of joins them, and x is then repeated for it."""
-    some = info.batch_size
-    of_directions, *others, of_weight = in_dims
-    if of_weight is not None:
-        raise RuntimeError("no rule for a norm of many weights")
-    if any(dim is not None for dim in others):
-        x, mean, rstd = (_rows(tensor, dim, some) for tensor, dim in zip((x, mean, rstd), others))
-    found = along(_rows(directions, of_directions, some), x, mean, rstd, weight)
-    return found.unflatten(0, (some, len(found) // some)), 0
+@norm_jvp.register_vmap
+def _norm_jvp_vmap(info, in_dims, directions, x, mean, rstd, weight):  # type: ignore[no-untyped-def]
+    """Batched directions become more rows; if x is batched too, it becomes more rows along with them."""
+    size = info.batch_size
+    directions_dim, *other_dims, weight_dim = in_dims
+    if weight_dim is not None:
+        raise RuntimeError("no batching rule for a batch of weights")
+    if any(dim is not None for dim in other_dims):
+        x, mean, rstd = (_rows(tensor, dim, size) for tensor, dim in zip((x, mean, rstd), other_dims))
+    moved = norm_jvp(_rows(directions, directions_dim, size), x, mean, rstd, weight)
+    return moved.unflatten(0, (size, len(moved) // size)), 0
 
 
-def _rows(tensor: Tensor, dim: int | None, some: int) -> Tensor:
-    many = tensor.expand(some, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-    return many.reshape(-1, *many.shape[2:])
+def _rows(tensor: Tensor, dim: int | None, size: int) -> Tensor:
+    batched = tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+    return batched.reshape(-1, *batched.shape[2:])

@@ -1,4 +1,4 @@
-"""A look at scores and labels that a GPU is not waited for."""
+"""Validation of scores and labels without a GPU sync."""
 
 from __future__ import annotations
 
@@ -14,49 +14,48 @@ from widemargin.types import is_binary
 
 
 @contextmanager
-def looked_at(scores: Tensor, labels: Tensor) -> Iterator[Looked]:
-    """Inside the `with` block, values of scores and labels are not looked at: `Looked.answer` says what was found."""
-    found = Looked(scores, labels)
+def deferred_checks(scores: Tensor, labels: Tensor) -> Iterator[DeferredChecks]:
+    """Skip value checks of scores and labels inside the `with` block; `DeferredChecks.wait` raises their errors."""
+    checks = DeferredChecks(scores, labels)
     with without_value_checks():
-        yield found
+        yield checks
 
 
-class Looked:
-    """A look at scores and labels whose answer a GPU has not computed yet: asked for now, waited for later.
+class DeferredChecks:
+    """Checks of scores and labels that are launched now and read later, so that the GPU is not idle meanwhile.
 
-    To wait at once would leave the GPU with nothing to do. `labels` are those given, none of them out of range, so that
-    nothing breaks before the answer is there. Where it can be had at once, on a CPU, or not at all, while a CUDA graph
-    is recorded, nothing is different.
+    `labels` are the given ones clamped to the valid range, so that no kernel fails before `wait`. On a CPU the checks
+    raise at once. During the capture of a CUDA graph there are no values to check.
     """
 
     def __init__(self, scores: Tensor, labels: Tensor) -> None:
         self._scores, self._given = scores.detach(), labels
         self.labels = labels
-        self._wrong: Tensor | None = None
+        self._failed: Tensor | None = None
         self._event: torch.cuda.Event | None = None
         with without_value_checks():
             check_scores_and_labels(scores, labels)
         if is_capturing(labels.device):
             return
-        if not is_slow(labels) or is_binary(scores) or labels.is_floating_point() or labels.dtype == torch.bool:
+        if not needs_sync(labels) or is_binary(scores) or labels.is_floating_point() or labels.dtype == torch.bool:
             self._raise()
             return
         self.labels = labels.clamp(0, scores.shape[1] - 1)
-        # Of a sum of numbers, one that is not finite makes it so; and one that overflows is looked at more closely.
-        wrong = (self.labels != labels).any() | ~torch.isfinite(self._scores.sum(dtype=torch.float32))
-        self._wrong = torch.empty((), dtype=torch.bool, pin_memory=labels.is_cuda)
-        self._wrong.copy_(wrong, non_blocking=True)
+        # A sum with a term that is not finite is not finite; `_raise` sorts out sums that merely overflow.
+        failed = (self.labels != labels).any() | ~torch.isfinite(self._scores.sum(dtype=torch.float32))
+        self._failed = torch.empty((), dtype=torch.bool, pin_memory=labels.is_cuda)
+        self._failed.copy_(failed, non_blocking=True)
         if labels.is_cuda:
             self._event = torch.cuda.Event()
             self._event.record()
 
-    def answer(self) -> None:
-        """Raise what `check_scores_and_labels` and `check_finite` would have, once that is known."""
-        if self._wrong is None:
+    def wait(self) -> None:
+        """Raise the error of `check_scores_and_labels` or `check_finite`, if any."""
+        if self._failed is None:
             return
         if self._event is not None:
             self._event.synchronize()
-        if bool(self._wrong):
+        if bool(self._failed):
             self._raise()
 
     def _raise(self) -> None:
@@ -65,6 +64,6 @@ class Looked:
             check_finite(self._scores, "scores")
 
 
-def is_slow(labels: Tensor) -> bool:
-    """Whether an answer about `labels` would have to be waited for."""
+def needs_sync(labels: Tensor) -> bool:
+    """Whether reading a value that depends on `labels` waits for a GPU."""
     return labels.is_cuda

@@ -76,7 +76,7 @@ def group_norm_jvp(
     out, mean, rstd = torch.ops.aten.native_group_norm(value, weight, bias, *sizes, eps)
     with torch.no_grad():
         rows = (batch, channels, -1)
-        moved = norm_jvp.along(tangent.reshape(rows), value.reshape(rows), mean, rstd, weight)
+        moved = norm_jvp.norm_jvp(tangent.reshape(rows), value.reshape(rows), mean, rstd, weight)
     return out, moved.reshape(value.shape)
 
 
@@ -97,7 +97,7 @@ def layer_norm_jvp(
     with torch.no_grad():
         rows, alone = (mean.numel(), math.prod(shape), 1), (mean.numel(), 1)
         flat = None if weight is None else weight.flatten()
-        moved = norm_jvp.along(
+        moved = norm_jvp.norm_jvp(
             tangent.reshape(rows), value.reshape(rows), mean.reshape(alone), rstd.reshape(alone), flat
         )
     return out, moved.reshape(value.shape)

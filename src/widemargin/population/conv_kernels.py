@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from widemargin._autograd.needed_grads import asked, inner
+from widemargin._autograd.needed_grads import needed_grads, non_leaf
 
 
 def convolve(
@@ -32,7 +32,7 @@ def convolve(
     padding: tuple[int, int] = (0, 0),
 ) -> Float[Tensor, "networks batch new_height new_width outputs"]:
     """out[k, b, h, w, o] = bias[k, o] + Σ_rci x[k, b, h + r, w + c, i]·weight[k, o, r, c, i], with zeros around x."""
-    out: Tensor = _Convolve.apply(inner(x), inner(weight), None if bias is None else inner(bias), padding)
+    out: Tensor = _Convolve.apply(non_leaf(x), non_leaf(weight), None if bias is None else non_leaf(bias), padding)
     return out
 
 
@@ -122,10 +122,10 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
-        wants_x, wants_weight, wants_bias, _ = asked(ctx)
+        wants_x, wants_weight, wants_bias, _ = needed_grads(ctx)
         return (
             _transposed(gradient, weight, ctx.padding) if wants_x else None,
-            _Correlate.apply(x, inner(gradient), ctx.padding) if wants_weight else None,
+            _Correlate.apply(x, non_leaf(gradient), ctx.padding) if wants_weight else None,
             gradient.sum(dim=(1, 2, 3)) if wants_bias else None,
             None,
         )
@@ -143,7 +143,7 @@ class _Correlate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, gradient = ctx.saved_tensors
-        wants_x, wants_gradient, _ = asked(ctx)
+        wants_x, wants_gradient, _ = needed_grads(ctx)
         return (
             _transposed(gradient, weight, ctx.padding) if wants_x else None,
             convolve(x, weight, None, ctx.padding) if wants_gradient else None,

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from widemargin._autograd.convolutions import Twice
+from widemargin._autograd.convolutions import CheapDoubleBackward
 from widemargin.modules import unwrap
 
 
@@ -21,7 +21,7 @@ def second_pass(model: nn.Module) -> Iterator[nn.Module]:
     no gradient of a gradient. Convolutions are those of `convolutions`.
     """
     network = unwrap(model)
-    with Twice(), uncounted(network):
+    with CheapDoubleBackward(), uncounted(network):
         yield network
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin._cuda.deferred_checks import looked_at
+from widemargin._cuda.deferred_checks import deferred_checks
 from widemargin.checks import check_count
 from widemargin.layers.nodes import WeightGradient
 from widemargin.margins.distance import Linearization, slope_at
@@ -64,11 +64,11 @@ def split_backward(
         check_count("memory", memory, least=0)
     reason = reasons.before_forward(model, loss, memory)
     scores, at, directions = loss.forward(model, x)
-    with looked_at(scores, y) as look:
-        plan = _plan(model, loss, x, look.labels, scores, at, memory, is_replayed) if reason is None else reason
+    with deferred_checks(scores, y) as checks:
+        plan = _plan(model, loss, x, checks.labels, scores, at, memory, is_replayed) if reason is None else reason
         if isinstance(plan, str):
-            values = loss.of(scores, look.labels, at=at, directions=directions)
-            look.answer()
+            values = loss.of(scores, checks.labels, at=at, directions=directions)
+            checks.wait()
             with torch.autocast(x.device.type, enabled=False):
                 (scale * values.mean()).backward()
             return Backward(values=values.detach(), method="two", reason=plan)
@@ -77,12 +77,12 @@ def split_backward(
         functions = [use.weight_gradient() for use in graph.uses]
         retain = any(function is None and use.needs_node for function, use in zip(functions, graph.uses))
         with torch.autocast(x.device.type, enabled=False):
-            d = differences(scores, look.labels, classes=loss.classes, read_as=loss.read_as)
+            d = differences(scores, checks.labels, classes=loss.classes, read_as=loss.read_as)
             if loss.probes is not None:
                 d = d.gather(1, loss.chosen(d, at, directions)[loss.at[0]])
         values, weights, kept = _first_pass(loss, d, at, graph, scale, retain)
         add_to_grad = _second_pass(graph, layouts, kept, weights, functions)
-        look.answer()
+        checks.wait()
         add_to_grad()
     return Backward(values=values, method="split", reason=reason)
 
