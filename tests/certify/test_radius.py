@@ -209,9 +209,9 @@ def test_what_is_not_known_is_named() -> None:
         certify.radius(good, x, y, method="fast")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="steps is 0"):
         certify.radius(good, x, y, steps=0)
-    with pytest.raises(ValueError, match="start has an entry"):
+    with pytest.raises(ValueError, match="start has"):
         certify.radius(good, x, y, start=torch.tensor([1.0, math.inf]))
-    with pytest.raises(ValueError, match=r"expected a real number in \[1, inf\]"):
+    with pytest.raises(ValueError, match=r"p is 0\.5"):
         certify.radius(good, x, y, p=0.5)
     with pytest.raises(ValueError, match="labels has 7 at index 0"):
         certify.radius(good, x, torch.tensor([7, 0]))

@@ -43,7 +43,7 @@ def test_the_balls_inside_are_the_bounds() -> None:
 @pytest.mark.usefixtures("untyped")
 def test_what_has_no_curves() -> None:
     model, x, label = sample("binary")
-    with pytest.raises(ValueError, match="expected one that is classified right"):
+    with pytest.raises(ValueError, match="x has the output margin"):
         geometry.curves(model, x, -label)
     with pytest.raises(ValueError, match=r"x has shape \[2, 2\]"):
         geometry.curves(model, x.repeat(2, 1), label)

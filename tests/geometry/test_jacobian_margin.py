@@ -59,7 +59,7 @@ def weight(model: nn.Sequential, index: int) -> Tensor:
 
 def test_what_has_no_sets() -> None:
     model, x, label, points = scene("binary")
-    with pytest.raises(ValueError, match="expected one that is classified right"):
+    with pytest.raises(ValueError, match="x has the output margin"):
         geometry.sets(model, x, -label, points)
     with pytest.raises(ValueError, match="does not end in a linear layer"):
         geometry.sets(nn.Sequential(nn.Linear(2, 1), nn.ReLU()), x, label, points)

@@ -83,8 +83,8 @@ def test_a_boundary_out_of_sight() -> None:
     found = geometry.slice2d(model, torch.zeros(2), torch.tensor([1.0, 0]), torch.tensor([0.0, 1]), (-1, 1, -1, 1))
     assert isinstance(found, geometry.Slice)
     point, label = torch.tensor([[0.25, 0.0]]), torch.ones(1)
-    with pytest.raises(ValueError, match=r"points\[0\] is 0.75 from the edge of the box"):
+    with pytest.raises(ValueError, match=r"points\[0\] is 0.75"):
         geometry.exact_margin(found, point, label)
     assert float(geometry.exact_margin(found, point, label, outside="edge")) == 0.75
-    with pytest.raises(ValueError, match=r"points\[0\] is \[2.0, 0.0\], outside the box"):
+    with pytest.raises(ValueError, match=r"points\[0\] is \[2.0, 0.0\]"):
         geometry.exact_margin(found, torch.tensor([[2.0, 0.0]]), label)

@@ -117,5 +117,5 @@ def test_bad_inputs() -> None:
     ):
         with pytest.raises(error, match=said):
             geometry.jacobian(model, x)
-    with pytest.raises(ValueError, match=r"x has shape \[1, 2\], but x2 has \[2, 2\]"):
+    with pytest.raises(ValueError, match=r"x has shape \[1, 2\]"):
         geometry.average_jacobian(model, torch.zeros(1, 2), torch.zeros(2, 2))

@@ -1,7 +1,7 @@
-"""CERTIFIED: how far a sample can move, in any direction, before a ReLU network may change its answer.
+"""Certified radii of ReLU networks: balls around samples in which the predicted class can't change.
 
 Linear relaxation: intervals inside the network (IBP), and one linear bound of the scores from the output back to the
-input (CROWN). The radii are certificates, of the network as the function of real numbers that its weights define.
+input (CROWN). The radii are certificates for the real-valued function that the weights define.
 """
 
 from widemargin.certify.radius import Method, margin_bound, radius

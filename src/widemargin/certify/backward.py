@@ -14,15 +14,15 @@ from widemargin.geometry.network import Network
 from widemargin.layers.forms import Affine, MaxPool, Slopes
 
 SLACK = 1e-10
-"""Part of |A||x| + |c| + radius·‖A‖_q that a linear bound gives away for the rounding of its backward pass, which is
-not rounded outward step by step: float64 is a million times finer."""
+"""Part of |A||x| + |c| + radius·‖A‖_q by which a linear bound is lowered for the rounding of its backward pass, which
+is not rounded outward step by step; float64 is a million times finer."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearBound:
-    """value(x′) ≥ at_x − slope·‖x′ − x‖_p for every x′ in the ball that it was made for, `[batch, rows]` each.
+    """value(x′) ≥ at_x − slope·‖x′ − x‖_p for every x′ in the ball, `[batch, rows]` each.
 
-    `at_x` is the linear bound A·x + c at the centre, `slope` is ‖A‖_q, `size` what the rounding is measured against.
+    `at_x` is the linear bound A·x + c at the centre, `slope` is ‖A‖_q, `size` the scale of the rounding.
     """
 
     at_x: Tensor
@@ -35,22 +35,22 @@ class LinearBound:
         return self.at_x - spread - SLACK * (self.size + spread)
 
     def reach(self, radius: Tensor) -> Tensor:
-        """Up to which radius, at most `radius`, the bound is positive; 0 where it is nowhere."""
-        room = (self.at_x - SLACK * self.size).clamp(min=0)
+        """The largest radius up to `radius` for which the bound is positive; 0 if there is none."""
+        height = (self.at_x - SLACK * self.size).clamp(min=0)
         slope = self.slope * (1 + SLACK)
-        most = radius[:, None].expand_as(room)
-        return torch.where(room > slope * most, most, room / slope.clamp(min=torch.finfo(room.dtype).tiny))
+        most = radius[:, None].expand_as(height)
+        return torch.where(height > slope * most, most, height / slope.clamp(min=torch.finfo(height.dtype).tiny))
 
 
 def linear_bound(network: Network, boxes: Sequence[Box], rows: Tensor, x: Tensor, p: float) -> LinearBound:
     """A linear lower bound by x of rows·h, h being the output of step number len(boxes) − 1.
 
-    Going back through a kink, a positive coefficient takes the kink's lower linear bound on its box and a negative one
-    its upper bound. Boxes of a ball hold in every smaller one, and so does the plane.
+    At a kink, a positive coefficient takes the kink's lower linear bound on its box and a negative one its upper bound.
+    Boxes of a ball hold in every smaller ball, and so does the linear bound.
 
     Args:
         network: the network.
-        boxes: what enters the first len(boxes) steps.
+        boxes: boxes of the inputs of the first len(boxes) steps.
         rows: coefficients `[batch, rows, *shape]` of h.
         x: centres of the balls.
         p: their norm.
@@ -77,16 +77,19 @@ def _affine(step: Affine, _: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 @layers.register("relaxation", Slopes)
 def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Chord on the one side, a line through the kink on the other: the steeper one where more of the box lies there."""
+    """A chord on one side, a line through the kink on the other: with the slope of the larger part of the box."""
     low, high = box.lower, box.upper
     across = (low < 0) & (high > 0)
     width = torch.where(across, high - low, torch.ones_like(high))
     chord = (step.positive * high - step.negative * low) / width
-    # Chord and kink meet at both ends; a little of the height is given away for the rounding of the chord.
+    # Chord and kink meet at both ends; the height is widened a little for the rounding of the chord.
     height = (step.positive - chord) * high
     convex = step.positive >= step.negative
     height = height + ROUNDING * (abs(step.positive) + abs(step.negative)) * (high - low) * (1 if convex else -1)
-    right, left = high.new_tensor(step.positive), high.new_tensor(step.negative)  # of two floats where makes a float32
+    right, left = (
+        high.new_tensor(step.positive),
+        high.new_tensor(step.negative),
+    )  # not floats: float32
     side, straight = torch.where(high > -low, right, left), torch.where(low >= 0, right, left)
     chord, side = torch.where(across, chord, straight), torch.where(across, side, straight)
     height = torch.where(across, height, torch.zeros_like(height))
@@ -98,7 +101,7 @@ def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 @layers.register("relaxation", MaxPool)
 def _pool(step: MaxPool, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """max_j h_j ≥ h_k, k the entry of largest lower bound; ≤ h_k where no other can pass it, else ≤ max_j upper_j."""
+    """max_j h_j ≥ h_k, k the entry of largest lower bound; ≤ h_k if no other can exceed it, else ≤ max_j upper_j."""
     units = torch.arange(len(step.windows), device=rows.device)
     lows, highs = step.entries(box.lower), step.entries(box.upper)
     best = lows.argmax(dim=2)

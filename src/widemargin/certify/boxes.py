@@ -1,4 +1,4 @@
-"""Intervals of every entry of a network's layers while its input moves in a ball (IBP, Gowal et al. 2018)."""
+"""Intervals of the entries of a network's layers for inputs in a ball (IBP, Gowal et al. 2018)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widemargin import norms
-from widemargin.geometry.network import Network
 from widemargin.layers.forms import Affine, Form, MaxPool
 
 ROUNDING = 1e-12
-"""Intervals are widened by this part of the sum of the absolute values behind them: float64 sums of n terms err by at
-most n·1.2e-16 of it, so that rows of up to 8000 terms are covered."""
+"""Intervals are widened by this part of the sum of the absolute values of their terms: float64 sums of n terms have an
+error of at most n·1.2e-16 of it, which covers rows of up to 8000 terms."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,7 +22,7 @@ class Box:
     upper: Tensor
 
     def meet(self, other: Box) -> Box:
-        """Where both hold."""
+        """The intersection."""
         return Box(lower=torch.maximum(self.lower, other.lower), upper=torch.minimum(self.upper, other.upper))
 
 
@@ -37,14 +35,9 @@ class Ball:
     q: float
 
 
-def ball(x: Tensor, radius: Tensor, p: float) -> Ball:
-    """The inputs to be certified."""
-    return Ball(centre=x, radius=radius, q=norms.dual(p))
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tube:
-    """‖h − centre‖_2 ≤ reach, `reach` per sample: what the Lipschitz constants of the layers let a layer move by."""
+    """‖h − centre‖_2 ≤ reach, `reach` per sample, by the Lipschitz constants of the layers."""
 
     centre: Tensor
     reach: Tensor
@@ -56,7 +49,7 @@ class Tube:
         return cls(centre=x, reach=radius * larger * (1 + ROUNDING))
 
     def box(self, step: Affine) -> Box:
-        """What the outputs of a layer with known row norms lie in: within reach·‖W_i‖_2 of its value at the centre."""
+        """The box of the outputs of a layer with known row norms: within reach·‖W_i‖_2 of its value at the centre."""
         assert step.row_norms is not None
         rows = step.row_norms(2.0, None) * (1 + ROUNDING)
         spread = self.reach.view(-1, *[1] * rows.ndim) * rows
@@ -69,9 +62,9 @@ class Tube:
 
 
 def through(step: Form, region: Ball | Box) -> Ball | Box:
-    """What the outputs of `step` lie in while its inputs lie in `region`.
+    """A region of the outputs of `step` for inputs in `region`.
 
-    A ball stays one until the first layer of weights, whose interval is exact: (Wx + b)_i ± radius·‖W_i‖_q.
+    A ball stays a ball up to the first layer with weights, whose interval is exact: (Wx + b)_i ± radius·‖W_i‖_q.
     """
     if isinstance(region, Ball):
         if isinstance(step, Affine) and step.moves:
@@ -93,22 +86,12 @@ def through(step: Form, region: Ball | Box) -> Ball | Box:
 
 
 def box_of(region: Ball | Box) -> Box:
-    """The smallest box around `region`: of an l_p ball, whatever p is, centre ± radius."""
+    """The smallest box around `region`: for an l_p ball of any p, centre ± radius."""
     if isinstance(region, Box):
         return region
     reach = region.radius.view(-1, *[1] * (region.centre.ndim - 1)) * (1 + ROUNDING)
     slack = ROUNDING * region.centre.abs()
     return Box(lower=region.centre - reach - slack, upper=region.centre + reach + slack)
-
-
-def intervals(network: Network, x: Tensor, radius: Tensor, p: float) -> list[Box]:
-    """The boxes that enter each step, and that of the scores: plain interval propagation."""
-    region: Ball | Box = ball(x, radius, p)
-    found = []
-    for step in network.steps:
-        found.append(box_of(region))
-        region = through(step, region)
-    return [*found, box_of(region)]
 
 
 def _around(step: Affine, middle: Tensor, spread: Tensor) -> Box:

@@ -1,4 +1,4 @@
-"""How far the decision boundary really is: certified below, attacked above, and the linearised distance beside them."""
+"""Bracket of the distance to the decision boundary: certified lower bound, attacked upper bound, linearisation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -15,16 +15,25 @@ from widemargin import bounds as theorems
 from widemargin import certify, margins, norms
 from widemargin.attacks.bounds import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
-from widemargin.checks import check_finite
+from widemargin.checks import check_count, check_finite, check_module
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 RELAXATION, LIPSCHITZ, WRONG, NOTHING = "linear relaxation", "Lipschitz", "misclassified", "none"
 
 
+class Summary(TypedDict):
+    """Numbers of samples, medians by column, and the share of linearised distances between the bounds."""
+
+    samples: int
+    bracketed: int
+    medians: dict[str, float]
+    between: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RobustAccuracy:
-    """Robust accuracy over ε, between what is certified and what the attack left; one entry per ε."""
+    """Robust accuracy at each ε: certified (lower bound) and under the attack (upper bound)."""
 
     epsilons: tuple[float, ...]
     certified: tuple[float, ...]
@@ -33,12 +42,12 @@ class RobustAccuracy:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bracket:
-    """lower ≤ d ≤ upper for the l_p distance d of each sample from the nearest input of another answer.
+    """lower ≤ d ≤ upper for the l_p distance d of each sample from the nearest input with another predicted class.
 
-    `lower` is a certificate, `upper` the distance of a point that was seen to be misclassified: infinite where none was
-    found, which `found` tells. `linearized` is (f_y − f_i)/‖∇f_y − ∇f_i‖_q, smallest over i, and bound to neither side:
-    negative where misclassified, NaN where there is no gradient. A misclassified sample has lower = upper = 0 (sokolic,
-    errata 2). `lower_by` names what gave each lower bound, `notes` what could not be tried and why.
+    `lower` is a certificate, `upper` the distance of a misclassified point, infinite where none was found (`found` is
+    False). `linearized` is (f_y − f_i)/‖∇f_y − ∇f_i‖_q, smallest over i, which is not a bound: negative where
+    misclassified, NaN without a gradient. A misclassified sample has lower = upper = 0 (sokolic, errata 2). `lower_by`
+    names the method of each lower bound, `notes` the methods that failed and why.
     """
 
     lower: PerExample
@@ -54,11 +63,11 @@ class Bracket:
 
     @property
     def correct(self) -> Mask:
-        """Which samples are classified right as they stand."""
+        """Whether each sample is classified correctly."""
         return self.upper > 0
 
     def robust_accuracy(self, epsilons: Sequence[float | int]) -> RobustAccuracy:
-        """Shares of samples that are proved right in the whole ball of radius ε, and that the attack left right."""
+        """Shares of samples that are certified in the ball of radius ε, and that are still correct under the attack."""
         sizes = tuple(float(epsilon) for epsilon in epsilons)
         if not sizes or not all(math.isfinite(size) and size >= 0 for size in sizes):
             raise ValueError(f"epsilons is {list(epsilons)!r}, expected finite numbers >= 0, at least one")
@@ -66,8 +75,8 @@ class Bracket:
         left = [float((self.upper > size).double().mean()) for size in sizes]
         return RobustAccuracy(epsilons=sizes, certified=tuple(proved), attacked=tuple(left))
 
-    def summary(self) -> dict[str, Any]:
-        """Medians over the samples that are classified right and have an upper bound; `error` is |lin − upper|/upper.
+    def summary(self) -> Summary:
+        """Medians over the correctly classified samples with an upper bound; `error` is |linearized − upper|/upper.
 
         `between` is the share of them whose linearised distance lies between the two bounds.
         """
@@ -87,10 +96,10 @@ class Bracket:
         return {"samples": len(self), "bracketed": int(kept.sum()), "medians": medians, "between": inside}
 
     def __str__(self) -> str:
-        found = self.summary()
-        told = ", ".join(f"{name} {value:.4g}" for name, value in found["medians"].items())
+        summary = self.summary()
+        medians = ", ".join(f"{name} {value:.4g}" for name, value in summary["medians"].items())
         by = ", ".join(f"{self.lower_by.count(name)} by {name}" for name in dict.fromkeys(self.lower_by))
-        lines = [f"{found['bracketed']} of {len(self)} samples bracketed in l_{self.p:g}; medians: {told}", by]
+        lines = [f"{summary['bracketed']} of {len(self)} samples bracketed in l_{self.p:g}; medians: {medians}", by]
         return "\n  ".join([*lines, *self.notes])
 
 
@@ -110,28 +119,26 @@ def bracket(
     """The distance of every sample from the decision boundary, between a certificate and an attack.
 
     Lower: the larger of a linear relaxation (`certify.radius`) and γ_out/Π‖W‖_2 (`bounds.input_margin`; its l_2 radius
-    also holds for p < 2, and divided by n^{1/2 − 1/p} for p > 2). A network that one of them can't read is bounded by
-    the other, and `notes` say so; with neither, lower is 0. Computed in float64 of the network's own weights: the
-    rounding of its forward pass is not part of the proof. Upper: `attacks.minimal`.
+    also holds for p < 2, and divided by n^{1/2 − 1/p} for p > 2). A network that one of them does not support is
+    bounded by the other, with an entry in `notes`; with neither, lower is 0. Computed in float64 from the network's
+    weights: the proof does not include the rounding of its forward pass. Upper: `attacks.minimal`.
 
     Args:
-        model: any classifier; taken in evaluation mode and left as it was.
+        model: any classifier, used in evaluation mode.
         x: inputs `[batch, ...]`.
         y: class indices, or −1.0 and +1.0 for a binary network.
         p: the norm, in [1, ∞].
         method: of the relaxation, see `certify.margin_bound`.
         search: of the attack, see `attacks.minimal`.
-        bounds: a range that the attacked inputs stay in, or None. The lower bound does not use it, so the bracket holds
-            for the distance in all of space and for the distance inside the range.
+        bounds: a range of the attacked inputs, or None. The lower bound does not use it, so the bracket holds for the
+            distance in all of space and for the distance inside the range.
         steps: radii that the relaxation tries.
         attack_steps: steps of the attack.
         batch_size: samples at a time.
     """
     norms.check_p(p)
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size!r}, expected an integer of at least 1")
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
+    check_count("batch_size", batch_size)
+    check_module(model)
     check_inputs(x, bounds)
     check_finite(x, "x")
     network = unwrap(model)
@@ -150,7 +157,7 @@ def bracket(
         found = torch.cat([part.found for part in parts]).cpu()
         lower, by, notes = _lower(network, x, y, p, method, steps, upper)
     return Bracket(
-        lower=torch.where(upper > 0, torch.minimum(lower, upper), 0.0),  # above only by rounding, where both are exact
+        lower=torch.where(upper > 0, torch.minimum(lower, upper), 0.0),  # larger only by rounding, if both are exact
         upper=upper,
         linearized=measured.margins["input"].double(),
         found=found,

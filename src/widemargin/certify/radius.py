@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
@@ -12,8 +11,8 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.bounds.certificate import Certificate
 from widemargin.certify.backward import LinearBound, linear_bound
-from widemargin.certify.boxes import Ball, Box, Tube, ball, box_of, through
-from widemargin.checks import check_scores_and_labels
+from widemargin.certify.boxes import Ball, Box, Tube, box_of, through
+from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
 from widemargin.geometry.network import Network, check_inputs, read
 from widemargin.layers.forms import Affine, Slopes
 from widemargin.types import Labels, PerClass, PerExample
@@ -22,9 +21,9 @@ Method: TypeAlias = Literal["crown", "crown-ibp", "ibp"]
 """Name of a relaxation: the first is the tightest and the slowest."""
 
 FULL_UNITS = 512
-"""Up to so many units before an activation, `method="crown"` bounds each of them by a backward pass of its own."""
+"""Largest number of units before an activation that `method="crown"` bounds by backward passes of their own."""
 _NUMBERS = 2**24
-"""How many float64 numbers a stack of rows may have: 128 MiB."""
+"""Largest number of float64 entries of a stack of rows: 128 MiB."""
 
 
 def margin_bound(
@@ -35,9 +34,9 @@ def margin_bound(
     `"ibp"` carries intervals forward (Gowal et al. 2018). `"crown-ibp"` carries one linear bound back from the scores,
     with those intervals inside (Zhang et al. 2020), each also within reach·‖W_i‖_2 of its value at x, where the layer
     below moves by at most reach = radius·Π‖W‖_2 (as Lee et al. 2020 do). `"crown"` also bounds the units before each
-    activation of at most `FULL_UNITS` of them by backward passes of their own (Zhang et al. 2018). Of a linear bound
-    and the interval the better one is given. Computed in float64, of the real-valued function that the weights define:
-    the rounding of a forward pass in float32 is not in it.
+    activation of at most `FULL_UNITS` of them by backward passes of their own (Zhang et al. 2018). The better of the
+    linear bound and the interval is returned. Computed in float64 for the real-valued function that the weights define:
+    it does not include the rounding of a forward pass in float32.
 
     Args:
         model: a chain of layers that `geometry` reads, used in evaluation mode.
@@ -47,8 +46,7 @@ def margin_bound(
         p: norm of the ball, in [1, ∞].
         method: see above.
     """
-    if isinstance(radius, bool) or not math.isfinite(radius) or radius < 0:
-        raise ValueError(f"radius is {radius!r}, expected a finite number >= 0")
+    check_number("radius", radius, least=0.0)
     network, x, rows = _prepared(model, x, y, p, method)
     found = []
     for part, specs in _chunks(network, x, rows, method):
@@ -68,11 +66,11 @@ def radius(
     steps: int = 12,
     start: PerExample | None = None,
 ) -> Certificate:
-    """The largest found r with `margin_bound` > 0 for every other class and all of ‖x′ − x‖_p ≤ r: γ_in ≥ r.
+    """The largest r found with `margin_bound` > 0 for every other class and all ‖x′ − x‖_p ≤ r: γ_in ≥ r.
 
-    By bisection on r, per sample. A linear bound made for a radius that fails still holds in every smaller ball, and
-    the radius up to which it is positive is certified too: so a linear network is exact after one step. 0 for a
-    misclassified sample (sokolic, errata 2).
+    By bisection on r, per sample. The linear bound for a radius that fails still holds in every smaller ball, and the
+    radius up to which it is positive is certified too: a linear network is exact after one step. 0 for a misclassified
+    sample (sokolic, errata 2).
 
     Args:
         model: as in `margin_bound`.
@@ -81,13 +79,12 @@ def radius(
         p: norm of the ball.
         method: as in `margin_bound`.
         steps: number of radii tried.
-        start: the first radius tried, per sample and positive: best an upper bound. By default that of the linearised
-            network, four times as far.
+        start: the first radius, per sample and positive, best an upper bound. By default four times the radius of the
+            linearised network.
     """
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps is {steps!r}, expected an integer of at least 1")
+    check_count("steps", steps)
     if start is not None and (len(start) != len(x) or not bool(((start >= 0) & start.isfinite()).all())):
-        raise ValueError("start has an entry that is no finite number >= 0 per sample, expected one for each of x")
+        raise ValueError("start has other entries than expected: one finite number >= 0 for each sample of x")
     network, x, rows = _prepared(model, x, y, p, method)
     found, done = [], 0
     for part, specs in _chunks(network, x, rows, method):
@@ -126,8 +123,8 @@ def _search(
 def _bounds(
     network: Network, x: Tensor, rows: Tensor, radius: Tensor, p: float, method: Method
 ) -> tuple[LinearBound | None, Tensor]:
-    """The plane under every row of the scores (None for "ibp"), and what the box of the scores says of it."""
-    region: Ball | Box = ball(x, radius, p)
+    """Lower bounds of every row of the scores: linear (None for "ibp"), and by the box of the scores."""
+    region: Ball | Box = Ball(centre=x, radius=radius, q=norms.dual(p))
     boxes: list[Box] = []
     tube = None if method == "ibp" else Tube.of(x, radius, p)
     for number, (step, shape) in enumerate(zip(network.steps, network.shapes)):
@@ -150,13 +147,13 @@ def _bounds(
 
 
 def _is_loose(network: Network, boxes: list[Box]) -> bool:
-    """Whether more than one layer is behind these boxes: the intervals of the first are exact."""
+    """Whether these boxes are those of more than one layer: the intervals of the first are exact."""
     before = network.steps[: len(boxes)]
     return sum(not (isinstance(step, Affine) and step.moves) for step in before) > 1
 
 
 def _tightened(network: Network, boxes: list[Box], box: Box, x: Tensor, radius: Tensor, p: float) -> Box:
-    """`box`, with the units that may lie on both sides of their kink bounded by planes of their own."""
+    """`box`, with linear bounds of the units that may lie on both sides of their kink."""
     low, high = box.lower.flatten(1), box.upper.flatten(1)
     is_open = (low < 0) & (high > 0)
     units = is_open.any(dim=0).nonzero()[:, 0]
@@ -169,7 +166,7 @@ def _tightened(network: Network, boxes: list[Box], box: Box, x: Tensor, radius: 
         rows = some.view(1, len(some), *shape).expand(len(x), *[-1] * (len(shape) + 1))
         found.append(linear_bound(network, boxes, rows, x, p).least(radius))
     below, above = torch.cat(found, dim=1).chunk(2, dim=1)
-    # Only where the sample's own unit is open: what is certified of a sample must not depend on its batch.
+    # Only where the sample's own unit is open: a certificate must not depend on the rest of the batch.
     below = torch.where(is_open[:, units], torch.maximum(low[:, units], below), low[:, units])
     above = torch.where(is_open[:, units], torch.minimum(high[:, units], -above), high[:, units])
     return Box(
@@ -181,13 +178,11 @@ def _tightened(network: Network, boxes: list[Box], box: Box, x: Tensor, radius: 
 def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> tuple[Network, Tensor, Tensor]:
     """The network, the inputs in float64, and f_y − f_i as rows `[batch, others, outputs]`."""
     norms.check_p(p)
-    if method not in ("crown", "crown-ibp", "ibp"):
-        raise ValueError(f"method is {method!r}, expected 'crown', 'crown-ibp' or 'ibp'")
+    check_choice("method", method, ("crown", "crown-ibp", "ibp"))
     check_inputs("x", x)
     network = read(model, x)
     outputs = network.output.numel()
-    x = x.detach().to(network.device, torch.float64)
-    y = y.to(network.device)
+    x, y = network.double(x), y.to(network.device)
     check_scores_and_labels(x.new_zeros(len(x), outputs), y)
     if outputs == 1:
         return network, x, y.to(x.dtype).view(-1, 1, 1)
@@ -197,7 +192,7 @@ def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> 
 
 
 def _chunks(network: Network, x: Tensor, rows: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Samples and rows, as many at a time as the memory is meant for."""
+    """Samples and rows in chunks of at most `_NUMBERS` entries."""
     inner = [2 * shape.numel() for step, shape in zip(network.steps, network.shapes) if isinstance(step, Slopes)]
     most = max([rows.shape[1], *(n for n in inner if method == "crown" and n <= 2 * FULL_UNITS)])
     yield from zip(*(whole.split(max(1, _NUMBERS // (most * network.widest))) for whole in (x, rows)))
