@@ -66,10 +66,10 @@ def test_bad_labels_and_scores_get_their_sentence(
 
 
 def test_unknown_kinds() -> None:
-    with pytest.raises(ValueError, match=r"gamma is 0\.0, expected a positive number"):
+    with pytest.raises(ValueError, match=r"gamma is 0\.0"):
         MultiClassHinge(gamma=0.0)
 
 
 def test_an_unknown_kind(untyped: None) -> None:
-    with pytest.raises(ValueError, match="kind is 'ww', expected 'crammer-singer' or 'weston-watkins'"):
+    with pytest.raises(ValueError, match="kind is 'ww'"):
         MultiClassHinge(kind="ww")  # type: ignore[arg-type]

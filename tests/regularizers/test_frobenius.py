@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from oracles_regularizers import finite_differences, score_jacobians
 from widemargin import places
 from widemargin.regularizers import JacobianFrobenius
+from widemargin.regularizers.frobenius import _directions
 from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
 
 
@@ -62,7 +63,7 @@ def test_the_estimate_is_unbiased(projections: int) -> None:
 
 def test_directions_are_unit_vectors_uniform_on_the_sphere() -> None:
     torch.manual_seed(0)
-    u = JacobianFrobenius(weight=1.0, projections=2)._draw(20000, 4)
+    u = _directions(20000, 2, 4)
     torch.testing.assert_close(u.norm(dim=2), torch.ones(20000, 2, dtype=torch.float64))
     flat = u.reshape(-1, 4)
     torch.testing.assert_close(flat.mean(dim=0), torch.zeros(4, dtype=torch.float64), rtol=0, atol=0.015)
@@ -84,11 +85,10 @@ def test_a_batch_is_its_samples_stacked_at_every_kind_of_place(entry: Entry) -> 
 
 
 def test_of_one_seed_a_large_batch_draws_what_its_samples_draw_in_turn() -> None:
-    regularizer = JacobianFrobenius(weight=1.0, projections=2)
     torch.manual_seed(3)
-    together = regularizer._draw(300, 10)
+    together = _directions(300, 2, 10)
     torch.manual_seed(3)
-    assert torch.equal(together, torch.cat([regularizer._draw(1, 10) for _ in range(300)]))
+    assert torch.equal(together, torch.cat([_directions(1, 2, 10) for _ in range(300)]))
 
 
 @pytest.mark.parametrize("projections", [None, 2])
@@ -152,14 +152,14 @@ def test_batch_statistics(statistics: places.BatchStatistics) -> None:
     ("settings", "sentence"),
     [
         ({"weight": -1.0}, "weight is -1.0"),
-        ({"weight": 1.0, "projections": 0}, "projections is 0, expected an integer >= 1, or None"),
+        ({"weight": 1.0, "projections": 0}, "projections is 0"),
         ({"weight": 1.0, "projections": 1.5}, "projections is 1.5"),
         ({"weight": 1.0, "statistics": "none"}, "statistics is 'none'"),
     ],
 )
 @pytest.mark.usefixtures("untyped")
 def test_bad_settings_get_one_sentence(settings: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
         JacobianFrobenius(**settings)
 
 
@@ -167,9 +167,9 @@ def test_bad_directions_get_one_sentence() -> None:
     network, (x, y) = smooth(), samples()
     with pytest.raises(ValueError, match=r"directions has shape \[4, 2, 3\], expected \[4, 1, 3\]"):
         JacobianFrobenius(weight=1.0)(network, x, y, directions=bases(4, 3)[:, :2])
-    with pytest.raises(ValueError, match="directions is given, but projections is None"):
+    with pytest.raises(ValueError, match=r"directions.*projections is None"):
         JacobianFrobenius(weight=1.0, projections=None)(network, x, y, directions=bases(4, 3))
     with places.watch(network, ("1",)) as at:
         scores = network(x)
-    with pytest.raises(ValueError, match=r"at watches \('1',\), but the regularizer has at='input'"):
+    with pytest.raises(ValueError, match=r"at watches \('1',\).*at='input'"):
         JacobianFrobenius(weight=1.0).of(scores, y, at=at)

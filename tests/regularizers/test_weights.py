@@ -95,11 +95,11 @@ def test_the_classifier_by_name_needs_no_data() -> None:
 @pytest.mark.parametrize(
     ("regularizer", "network", "error", "sentence"),
     [
-        (WeightDecay(weight=1.0, layers=("fc1",)), small(), ValueError, "layers has 'fc1', which is no module of Seq"),
-        (WeightDecay(weight=1.0, layers=("1",)), small(), ValueError, "layers has '1', which has no weight of two"),
-        (WeightDecay(weight=1.0), nn.ReLU(), ValueError, "model is a ReLU, which has no weight of two"),
-        (ClassifierPenalty(weight=1.0, layer="0"), small(), TypeError, "layer is '0', a Conv2d, expected the name of"),
-        (ClassifierPenalty(weight=1.0, layer="5"), small(), ValueError, "layer has '5', which is no module"),
+        (WeightDecay(weight=1.0, layers=("fc1",)), small(), ValueError, "layers has 'fc1'"),
+        (WeightDecay(weight=1.0, layers=("1",)), small(), ValueError, "layers has '1'"),
+        (WeightDecay(weight=1.0), nn.ReLU(), ValueError, "model is a ReLU"),
+        (ClassifierPenalty(weight=1.0, layer="0"), small(), TypeError, "layer is '0', a Conv2d"),
+        (ClassifierPenalty(weight=1.0, layer="5"), small(), ValueError, "layer has '5'"),
         (ClassifierPenalty(weight=1.0), small(), TypeError, "x is None and layer is None"),
     ],
 )
@@ -112,16 +112,16 @@ def test_bad_networks_get_one_sentence(
 
 def test_scores_behind_a_softmax_have_no_classifier() -> None:
     network = nn.Sequential(nn.Linear(3, 2), nn.Softmax(dim=1))
-    with pytest.raises(ValueError, match="not the output of its last linear layer '0'"):
+    with pytest.raises(ValueError, match=r"Sequential.*'0'"):
         ClassifierPenalty(weight=1.0)(network, torch.rand(2, 3))
 
 
 @pytest.mark.parametrize(
     ("settings", "error", "sentence"),
     [
-        ({"weight": -1.0}, ValueError, "weight is -1.0, expected a finite number >= 0"),
-        ({"weight": 1.0, "layers": "fc1"}, TypeError, "layers is 'fc1', expected None or a tuple"),
-        ({"weight": 1.0, "layers": ()}, TypeError, r"layers is \(\), expected None or a tuple"),
+        ({"weight": -1.0}, ValueError, "weight is -1.0"),
+        ({"weight": 1.0, "layers": "fc1"}, TypeError, "layers is 'fc1'"),
+        ({"weight": 1.0, "layers": ()}, TypeError, r"layers is \(\)"),
     ],
 )
 @pytest.mark.usefixtures("untyped")

@@ -1,14 +1,14 @@
-"""What is MINIMISED on data: one margin loss with several penalties, and the baselines it is compared with.
+"""Losses: one margin loss with several penalties, and the baselines it is compared with.
 
-Every loss is a frozen value, called as `loss(model, x, y)` or, with a forward pass of one's own, `loss.of(scores, y)`,
-and returns one number per sample.
+Every loss is a frozen value that returns one number per sample. It is called as `loss(model, x, y)`, or as
+`loss.of(scores, y)` given the scores of a forward pass.
 """
 
 from widemargin.losses.classification import CrossEntropy, MultiClassHinge, ScoreLoss, SoftHinge
-from widemargin.losses.margin import MarginLoss, margin_backward
+from widemargin.losses.margin import MarginLoss
 from widemargin.losses.penalties import Band, Hinge, Penalty
 from widemargin.losses.presets import large_margin, odn, odn_hinge
-from widemargin.losses.protocol import Loss
+from widemargin.losses.protocol import Loss, margin_backward
 from widemargin.losses.target import Target
 from widemargin.losses.wrappers import Wrapper
 

@@ -1,4 +1,4 @@
-"""The losses that margin losses are compared with: functions of the scores alone."""
+"""Classification losses of the scores alone, with which margin losses are compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.checks import check_choice, check_finite, check_number, check_scores_and_labels
 from widemargin.losses.margin import cross_entropy
 from widemargin.margins.output import differences
 from widemargin.modules import scores_of
@@ -50,10 +50,8 @@ class MultiClassHinge(ScoreLoss):
     capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.kind not in ("crammer-singer", "weston-watkins"):
-            raise ValueError(f"kind is {self.kind!r}, expected 'crammer-singer' or 'weston-watkins'")
-        if not self.gamma > 0:
-            raise ValueError(f"gamma is {self.gamma}, expected a positive number")
+        check_choice("kind", self.kind, ("crammer-singer", "weston-watkins"))
+        check_number("gamma", self.gamma, above=0.0)
 
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The hinge of every sample."""

@@ -1,21 +1,20 @@
-"""Statistics of the joint batch: of all processes that train together, or of this one where it is alone."""
+"""Statistics of the joint batch of all processes that train together."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 
 def processes() -> int:
-    """How many processes train together."""
+    """The number of processes that train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def count(values: Tensor) -> int:
-    """How many samples the joint batch has: the same answer in every process, however unequal their shares are."""
+    """The number of samples of the joint batch, whose parts may differ between processes."""
     if processes() == 1:
         return len(values)
     total = torch.tensor(len(values), device=values.device)
@@ -27,7 +26,7 @@ def mean(values: Tensor) -> Tensor:
     """The mean over the joint batch; gradients flow back to the samples of every process."""
     if processes() == 1:
         return values.mean()
-    total = _Sum.apply(torch.stack([values.sum(), values.new_tensor(values.numel())]))
+    total = _SumOverProcesses.apply(torch.stack([values.sum(), values.new_tensor(values.numel())]))
     return total[0] / total[1].detach()
 
 
@@ -36,8 +35,9 @@ def gather(values: Tensor) -> Tensor:
     flat = values.detach().flatten()
     if processes() == 1:
         return flat
-    counts = [torch.zeros_like(c) for _ in range(processes()) for c in [torch.tensor(flat.numel(), device=flat.device)]]
-    dist.all_gather(counts, torch.tensor(flat.numel(), device=flat.device))
+    own = torch.tensor(flat.numel(), device=flat.device)
+    counts = [torch.zeros_like(own) for _ in range(processes())]
+    dist.all_gather(counts, own)
     longest = max(int(c) for c in counts)
     padded = torch.cat([flat, flat.new_zeros(longest - flat.numel())])
     parts = [torch.zeros_like(padded) for _ in counts]
@@ -52,17 +52,17 @@ def gather_rows(values: Tensor) -> Tensor:
     return torch.stack([gather(row) for row in values])
 
 
-class _Sum(torch.autograd.Function):
-    """Sum over processes; its gradient is summed over them too, since every process's loss depends on it."""
+class _SumOverProcesses(torch.autograd.Function):
+    """Sum over processes. Its gradient is summed too, since the loss of every process depends on it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
+    def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:  # noqa: ARG004
         total = x.clone()
         dist.all_reduce(total)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
+    def backward(ctx: FunctionCtx, *grads: Tensor) -> Tensor:  # noqa: ARG004
         total = grads[0].clone()
         dist.all_reduce(total)
         return total

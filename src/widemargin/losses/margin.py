@@ -1,10 +1,10 @@
-"""One loss for three papers: a penalty of the margin at some places of the network."""
+"""The margin loss of three papers: a penalty of the margin at some places of the network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd import forward_mode
+from widemargin.checks import check_choice, check_number
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
-from widemargin.losses.protocol import Loss, fast_backward
 from widemargin.margins import estimation
 from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.output import Classes, Reading, differences
@@ -29,20 +29,20 @@ class MarginLoss:
     """Σ_places A_i penalty(m_i) + λ·cross-entropy, with m_i = (f_y − f_i)/(ε + ‖∇f_y − ∇f_i‖_q) (elsayed, eq. 15).
 
     With a `Hinge` it is elsayed's large-margin loss, with a `Band` odn's. The denominators are constants for the
-    gradient, as in elsayed §4.1, unless `second_order`. By default the loss takes its scale-free form
-    (`losses.scale_free` says what that is and why); `stabilize=None` gives the printed one.
+    gradient, as in elsayed §4.1, unless `second_order`. By default the loss has its scale-free form
+    (see `losses.scale_free`); `stabilize=None` gives the printed one.
 
     Args:
         penalty: `Hinge(gamma=…)` or `Band(r=…, theta=…, mu=…)`.
         at: the places whose margins count; their penalties are added.
         p: the norm of the distance, in [1, ∞].
-        classes: against how many of the strongest other classes, or `"all"`; each costs a backward pass.
-        probes: None: all those classes exactly. A number m (for p = 2): by m random directions, at a price that does
+        classes: number of the strongest other classes, or `"all"`; each costs a backward pass.
+        probes: None: all those classes exactly. A number m (for p = 2): by m random directions, at a cost that does
             not grow with the number of classes, see `margins.estimate`. With `aggregate="sum"`, m ≥ 2, the margins
             are its unbiased estimates (their penalties are not unbiased, and the scale-free form's floor cuts the
             smallest slopes). With `aggregate="max"`, m ≥ 1, they choose the class of every sample and place, whose
-            slope is then taken exactly: a biased choice, which can miss the largest penalty and never exceeds it.
-            Directions are drawn anew in each call from torch's generator of the device.
+            slope is then exact: a biased choice, which can miss the largest penalty and never exceeds it. Directions
+            are drawn in each call from torch's generator of the device.
         aggregate: A_i, the largest penalty over those classes or their sum.
         read_as: f_i as logits or softmax probabilities (elsayed errata 1 and 2: γ of 200 to 20000 belongs to softmax).
         cross_entropy: weight λ of an added cross-entropy term (elsayed errata 7).
@@ -72,32 +72,28 @@ class MarginLoss:
     def __post_init__(self) -> None:
         if not isinstance(self.penalty, Penalty):
             raise TypeError(f"penalty is {self.penalty!r}, expected Hinge(…) or Band(…)")
-        object.__setattr__(self, "at", _as_tuple(self.at))
+        if isinstance(self.at, str) or not self.at:
+            raise TypeError(f"at is {self.at!r}, expected a tuple of place names such as ('input',)")
+        object.__setattr__(self, "at", tuple(self.at))
         norms.check_p(self.p)
         self.penalty.check_places(len(self.at))
-        if self.aggregate not in ("max", "sum"):
-            raise ValueError(f"aggregate is {self.aggregate!r}, expected 'max' or 'sum'")
-        if self.read_as not in ("logits", "softmax"):
-            raise ValueError(f"read_as is {self.read_as!r}, expected 'logits' or 'softmax'")
-        if self.statistics not in ("coupled", "frozen"):
-            raise ValueError(f"statistics is {self.statistics!r}, expected 'coupled' or 'frozen'")
-        if self.stabilize not in ("scale-free", None):
-            raise ValueError(f"stabilize is {self.stabilize!r}, expected 'scale-free' or None")
+        check_choice("aggregate", self.aggregate, ("max", "sum"))
+        check_choice("read_as", self.read_as, ("logits", "softmax"))
+        check_choice("statistics", self.statistics, ("coupled", "frozen"))
+        check_choice("stabilize", self.stabilize, ("scale-free", None))
         if self.probes is not None:
             self._check_probes(self.probes)
-        if not self.cross_entropy >= 0:
-            raise ValueError(f"cross_entropy is {self.cross_entropy}, expected a weight >= 0")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"clip is {self.clip}, expected None or a number > 0")
-        if not self.epsilon >= 0:
-            raise ValueError(f"epsilon is {self.epsilon}, expected a number >= 0")
+        check_number("cross_entropy", self.cross_entropy, least=0.0)
+        if self.clip is not None:
+            check_number("clip", self.clip, above=0.0)
+        check_number("epsilon", self.epsilon, least=0.0)
 
     def __call__(
         self, model: nn.Module, x: Tensor, y: Labels, *, directions: Mapping[str, Tensor] | None = None
     ) -> PerExample:
         """The loss of every sample of a batch, by one forward pass of `model` and a backward pass per class.
 
-        `directions` are those of `probes`, `[probes, batch, ...]` at every place, instead of drawn ones.
+        `directions` are those of `probes`, `[probes, batch, ...]` at every place, which replace the random ones.
         """
         scores, at, directions = self.forward(model, x, directions=directions)
         return self.of(scores, y, at=at, directions=directions)
@@ -112,18 +108,32 @@ class MarginLoss:
         memory: int | None = None,
         is_replayed: bool = False,
     ) -> Backward:
-        """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `margin_backward`."""
+        """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, by the cheapest exact method.
+
+        The split backward (`split_backward.backward`) where it is exact, autograd's two backward passes elsewhere.
+        Exact means equal up to the rounding of another order of the same operations. Whether samples mix is tested once
+        for each network and form of batch: one more forward pass, of 8 samples. Call it under `torch.autocast` as you
+        would call the loss; only the forward pass and the loss run under it.
+
+        Args:
+            model: any network, wrapped or not.
+            x: a batch.
+            y: its labels.
+            scale: a factor of the objective: of a GradScaler, or the share of this batch in a larger one.
+            memory: the most bytes of gradients to keep; beyond it two backward passes are taken. None: no limit.
+            is_replayed: the call is, or will be, captured in a CUDA graph, in which launches cost nothing.
+        """
         return split_backward(model, self, x, y, scale=scale, memory=memory, is_replayed=is_replayed)
 
     def forward(
         self, model: nn.Module, x: Tensor, *, directions: Mapping[str, Tensor] | None = None
     ) -> tuple[Scores, At, Mapping[str, Tensor] | None]:
-        """The forward pass of the loss: scores, what watched them, and the directions that it carried along, if any."""
+        """The forward pass of the loss: scores, the watched places, and the directions of `probes`, if any."""
         if self.probes is not None and self.at == (places.INPUT,):
             u = torch.randn(self.probes, *x.shape, device=x.device) if directions is None else directions[places.INPUT]
             directions = {places.INPUT: u}
-            if (found := forward_mode.run(model, x, u)) is not None:
-                return *found, directions
+            if (carried := forward_mode.run(model, x, u)) is not None:
+                return *carried, directions
         with places.watch(model, self.at, statistics=self.statistics) as at:
             scores = scores_of(model(x))
         return scores, at, directions
@@ -162,7 +172,7 @@ class MarginLoss:
         return Linearization(difference=difference, slopes={name: s / factor for name, s in slopes.items()})
 
     def chosen(self, difference: PerClass, at: At, directions: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
-        """At every place the column of `difference`, `[batch, 1]`, whose penalty `probes` take for the largest."""
+        """At every place the column of `difference`, `[batch, 1]`, whose penalty `probes` estimate as largest."""
         assert self.probes is not None
         if directions is None:
             directions = estimation.draw(at, self.probes)
@@ -206,43 +216,10 @@ class MarginLoss:
             return penalties.squeeze(2)
         return penalties.amax(dim=2) if self.aggregate == "max" else penalties.sum(dim=2)
 
-    def _by_place(self, number: Callable[[int], float], like: Tensor) -> Any:
-        """`number(place)`, as a float where all places have the same: a tensor would have to be sent to the device."""
+    def _by_place(self, number: Callable[[int], float], like: Tensor) -> float | Tensor:
+        """`number(place)`, as a float where all places have the same one: a tensor would be copied to the device."""
         numbers = [float(number(place)) for place in range(len(self.at))]
         return numbers[0] if len(set(numbers)) == 1 else like.new_tensor(numbers)
-
-
-def margin_backward(
-    model: nn.Module,
-    loss: Loss,
-    x: Tensor,
-    y: Labels,
-    *,
-    scale: float | Tensor = 1.0,
-    memory: int | None = None,
-    is_replayed: bool = False,
-) -> Backward:
-    """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, by the cheapest exact method.
-
-    For a `MarginLoss` and its wrappers: the split backward (`split_backward.backward`) where it is exact, autograd's
-    two backward passes elsewhere. Exact means equal up to the rounding of another order of the same operations.
-    Whether samples mix is tested once for each network and form of batch: one more forward pass, of 8 samples.
-
-    Call it under `torch.autocast` as you would call the loss; only the forward pass and the loss run under it.
-
-    Args:
-        model: any network, wrapped or not.
-        loss: a `MarginLoss`, a wrapper of one, or any loss with a `backward` of its own.
-        x: a batch.
-        y: its labels.
-        scale: a factor of the objective: of a GradScaler, or the share of this batch in one whose gradients add up.
-        memory: the most bytes of gradients to keep at once; beyond it two backward passes are taken. None: no limit.
-        is_replayed: the call is, or will be, captured in a CUDA graph, in which launches cost nothing.
-    """
-    backward = fast_backward(loss)
-    if backward is None:
-        raise TypeError(f"loss is a {type(loss).__name__}, expected a MarginLoss, or a loss with a backward method")
-    return backward(model, x, y, scale=scale, memory=memory, is_replayed=is_replayed)
 
 
 def cross_entropy(scores: Scores, y: Labels) -> PerExample:
@@ -250,9 +227,3 @@ def cross_entropy(scores: Scores, y: Labels) -> PerExample:
     if is_binary(scores):
         return F.softplus(-scores.reshape(-1) * y.to(scores.dtype))
     return F.cross_entropy(scores, y.long(), reduction="none")
-
-
-def _as_tuple(at: tuple[str, ...]) -> tuple[str, ...]:
-    if isinstance(at, str) or not at:
-        raise TypeError(f"at is {at!r}, expected a tuple of place names such as ('input',)")
-    return tuple(at)

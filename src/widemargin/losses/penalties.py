@@ -1,4 +1,4 @@
-"""Penalties of a margin: what a loss asks of the distance to the boundary."""
+"""Penalties of a margin."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widemargin.checks import check_number
+
 
 class Penalty(abc.ABC):
-    """A number ≥ 0 for every margin: 0 where the margin is as wanted."""
+    """A number ≥ 0 for every margin: 0 where the margin is large enough."""
 
     @abc.abstractmethod
     def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
         """The penalty of each margin, elementwise; `place` is the position of the place in the loss's `at`."""
 
     def stacked(self, margins: Tensor) -> Tensor:
-        """The penalties of margins `[places, …]`; a penalty that is the same at all places does better."""
+        """The penalties of margins `[places, …]`; a penalty without settings by place overrides it."""
         return torch.stack([self(margin, place) for place, margin in enumerate(margins)])
 
     @abc.abstractmethod
     def reach(self, place: int = 0) -> float:
-        """The smallest margin that costs nothing: γ for the hinge, r − θ for the band."""
+        """The smallest margin without a penalty: γ for the hinge, r − θ for the band."""
 
     @abc.abstractmethod
     def slope(self, place: int = 0) -> float:
-        """By how much the penalty falls when a margin below the reach grows by 1."""
+        """The decrease of the penalty per unit of a margin below the reach."""
 
     @abc.abstractmethod
     def check_places(self, count: int) -> None:
-        """Raise unless the penalty knows what to ask at each of `count` places."""
+        """Raise unless the penalty has settings for `count` places."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +47,14 @@ class Hinge(Penalty):
 
     def __post_init__(self) -> None:
         for gamma in self.gamma if isinstance(self.gamma, tuple) else (self.gamma,):
-            if not (isinstance(gamma, (int, float)) and 0 < gamma < math.inf):
-                raise ValueError(f"gamma is {self.gamma!r}, expected a positive number or a tuple of one per place")
+            check_number("gamma", gamma, above=0.0)
 
     def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
         """max(0, γ − m)."""
         return (self.reach(place) - margin).relu()
 
     def stacked(self, margins: Tensor) -> Tensor:
-        """max(0, γ − m) at every place, at once where there is but one γ."""
+        """max(0, γ − m) at every place, in one operation where there is one γ."""
         return super().stacked(margins) if isinstance(self.gamma, tuple) else self(margins)
 
     def reach(self, place: int = 0) -> float:
@@ -65,7 +66,7 @@ class Hinge(Penalty):
         return 1.0
 
     def check_places(self, count: int) -> None:
-        """Raise where there are not as many γ as places."""
+        """Raise unless there is one γ, or one per place."""
         if isinstance(self.gamma, tuple) and len(self.gamma) != count:
             raise ValueError(f"gamma has {len(self.gamma)} entries, but at has {count} places")
 
@@ -88,8 +89,7 @@ class Band(Penalty):
     def __post_init__(self) -> None:
         if not 0 <= self.theta < self.r < math.inf:
             raise ValueError(f"r is {self.r} and theta {self.theta}, expected 0 <= theta < r")
-        if not 0 <= self.mu < math.inf:
-            raise ValueError(f"mu is {self.mu}, expected a number >= 0")
+        check_number("mu", self.mu, least=0.0)
 
     def __call__(self, margin: Tensor, place: int = 0) -> Tensor:
         """Odn (1)."""

@@ -1,4 +1,4 @@
-"""The papers' settings of `MarginLoss`, by name."""
+"""Presets of `MarginLoss` with the settings of the papers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def large_margin(
 ) -> MarginLoss:
     """Elsayed et al.'s loss, eq. (15), as on MNIST: the hinge of the smallest distance over all other classes.
 
-    γ is in input units, since the scores are logits (errata 2): look at `wm.measure` for the distances there are. The
+    γ is in input units, since the scores are logits (errata 2): `wm.measure` gives the distances of a network. The
     paper's γ of 200 to 20000 go with `read_as="softmax"`, `cross_entropy=1.0` and `stabilize=None`.
     """
     return MarginLoss(penalty=Hinge(gamma=gamma), at=at, p=p, classes=classes, **settings)

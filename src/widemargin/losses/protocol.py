@@ -53,6 +53,23 @@ def fast_backward(loss: object) -> FastBackward | None:
     return backward
 
 
+def margin_backward(
+    model: nn.Module,
+    loss: Loss,
+    x: Tensor,
+    y: Tensor,
+    *,
+    scale: float | Tensor = 1.0,
+    memory: int | None = None,
+    is_replayed: bool = False,
+) -> Backward:
+    """`loss.backward(model, x, y)`, of a `MarginLoss` or another loss with a `backward`, see `MarginLoss.backward`."""
+    backward = fast_backward(loss)
+    if backward is None:
+        raise TypeError(f"loss is a {type(loss).__name__}, expected a MarginLoss, or a loss with a backward method")
+    return backward(model, x, y, scale=scale, memory=memory, is_replayed=is_replayed)
+
+
 def places_of(loss: object) -> tuple[str, ...] | None:
     """The places of the margins of `loss`, or None where it has no margins."""
     at: tuple[str, ...] | None = getattr(innermost(loss), "at", None)

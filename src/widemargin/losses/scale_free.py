@@ -1,16 +1,16 @@
-"""The form of margin losses that trains wherever cross-entropy trains.
+"""The scale-free form of margin losses, which trains wherever cross-entropy trains.
 
 As printed, with the denominator a constant for the gradient, a margin loss has two faults. (a) Its gradient at the
 scores is 1/‖∇f‖ long, about 50 for a fresh MNIST network: cross-entropy's learning rates are 50 times too large for
 it. (b) The true margin (f_y − f_i)/‖∇(f_y − f_i)‖ does not change when all scores are scaled, but its gradient with a
-constant denominator has a component along the scale. Wherever γ is out of reach that component never ends, and the
-scores inflate until the network blows up.
+constant denominator has a component along the scale. Where γ is out of reach that component never vanishes, and the
+scores grow until the network diverges.
 
 With d = f_y − f_i, s² the mean of d² of the strongest class (or of the chosen one) over the batch, n the denominators
 at one place, and a bar for "constant in the gradient":
 
     d ← d·(s̄/s)                        (b) the same value; the gradient no longer moves the scale of the scores
-    n ← max(n, 0.1·median n)                no single flat sample takes the whole gradient
+    n ← max(n, 0.1·median n)                no single flat sample dominates the gradient
     loss ← loss·H/(√2·max(1, s̄)·places) (a) H the harmonic mean of n: the gradient at the scores is about 1 long
 
 and, for the band, times r − θ, so that its slope is 1 as the hinge's is. Means and medians are over the joint batch of
@@ -30,7 +30,7 @@ from torch.autograd.function import FunctionCtx
 from widemargin.losses import distributed_stats
 
 SMALLEST_BATCH = 8
-"""With fewer samples d is left as it is: to project the scale out takes a share 1/n of the gradient, all of it at 1."""
+"""With fewer samples d is unchanged: the projection takes 1/n of the gradient away, all of it where n = 1."""
 
 WithoutScale: TypeAlias = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
@@ -62,7 +62,7 @@ def _root_mean_square(values: Tensor) -> Tensor:
 
 
 class _WithoutScale(torch.autograd.Function):
-    """d·(s̄/s) of one process: as few operations as can be, since a GPU waits for the launch of each of them."""
+    """d·(s̄/s) of one process, with few operations, since a GPU waits for the launch of each of them."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, difference: Tensor, s: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ class _WithoutScale(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (gradient,) = grads
         difference, s = ctx.saved_tensors
-        if torch.is_grad_enabled():  # someone wants the derivative of this, in which s̄ is a constant and s is not
-            moving = (difference[:, 0].square().mean() + TINY**2).sqrt()
-            value = difference * (s / moving)
+        if torch.is_grad_enabled():  # for a second derivative, in which s̄ is a constant and s is not
+            s_with_graph = (difference[:, 0].square().mean() + TINY**2).sqrt()
+            value = difference * (s / s_with_graph)
             (answer,) = torch.autograd.grad(value, difference, gradient, create_graph=True)
             return answer, None
         along = (gradient * difference).sum() / (len(difference) * s * s)

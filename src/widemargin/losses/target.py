@@ -18,8 +18,8 @@ from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 class Target:
     """‖f(x_i) − α_i·y_i‖²: y_i = ±1 for a binary network, one-hot for k classes. At zero, the output margin is α_i.
 
-    `alpha` is one number for all samples, or a tuple of one per sample of the training set; then the loss must be told
-    which samples a batch holds (`index=`, their positions in the training set; `fit` does that by itself).
+    `alpha` is one number for all samples, or a tuple of one per sample of the training set; then the loss needs the
+    positions of the samples of a batch in the training set (`index=`; `fit` gives them).
     """
 
     alpha: float | tuple[float, ...] = 1.0

@@ -1,8 +1,8 @@
-"""What is MINIMISED on Jacobians and weights, beside a loss on data.
+"""Regularizers of Jacobians and weights, added to a loss on data.
 
 Every regularizer is a frozen value, called as `regularizer(model, x, y)`. Those of Jacobians return one number per
-sample, those of weights a single number; both carry their own weight λ inside, so that an objective is the mean of the
-losses plus the mean of each regularizer.
+sample, those of weights a single number. Both include their weight λ: an objective is the mean of the losses plus the
+mean of each regularizer.
 """
 
 from widemargin.regularizers.frobenius import JacobianFrobenius

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from widemargin.places import At
 from widemargin.types import is_binary
 
 
-class Seen:
+class LastLinear:
     """The `nn.Linear` that ran last in a forward pass: its name, its matrix V (a row a class) and its output."""
 
     def __init__(self) -> None:
@@ -25,7 +24,7 @@ class Seen:
         self._unreached: list[str] = []
 
     def matrix(self, model: nn.Module, scores: Tensor) -> Tensor:
-        """V, or a `ValueError` unless `scores` are the output of that layer and every watched place lies before it."""
+        """V. Raises a `ValueError` unless `scores` are the output of the layer and all watched places lie before it."""
         kind = type(unwrap(model)).__name__
         if self.name is None or self._weight is None or self._output is None:
             raise ValueError(
@@ -43,23 +42,23 @@ class Seen:
             )
         return self._weight
 
-    def note(self, name: str, at: At | None, module: nn.Module, _: Any, output: Any) -> None:
+    def record(self, name: str, at: At | None, module: nn.Module, _: object, output: Tensor) -> None:
         """Forward hook of the linear layer `name`."""
         assert isinstance(module, nn.Linear)
-        # The weight is taken now: inside torch.func.functional_call the module has another one than afterwards.
+        # The weight is read here: inside torch.func.functional_call the module has another one than afterwards.
         self.name, self._weight, self._output = name, module.weight, output
         self._unreached = [place for place in at or () if not _reached(at, place)]
 
 
 @contextmanager
-def watch_classifier(model: nn.Module, at: At | None = None) -> Iterator[Seen]:
-    """Note the linear layers of `model` as they run inside the `with` block; `at`: places to be reached before."""
-    seen = Seen()
+def watch_classifier(model: nn.Module, at: At | None = None) -> Iterator[LastLinear]:
+    """Record the linear layer that runs last inside the `with` block; the places `at` must run before it."""
+    seen = LastLinear()
     with ExitStack() as stack:
         for name, module in unwrap(model).named_modules():
             if isinstance(module, nn.Linear):
                 # Before the hooks of `at`: a place at the classifier's own output is then not reached yet.
-                handle = module.register_forward_hook(partial(seen.note, name, at), prepend=True)
+                handle = module.register_forward_hook(partial(seen.record, name, at), prepend=True)
                 stack.callback(handle.remove)
         yield seen
 
@@ -74,7 +73,7 @@ def _reached(at: At | None, place: str) -> bool:
 
 
 def _same(output: Tensor, scores: Tensor) -> bool:
-    """Whether `scores` are `output`, be it squeezed, or cast by a wrapper."""
+    """Whether `scores` are `output`, possibly squeezed, or cast by a wrapper."""
     if output.numel() != scores.numel() or (is_binary(scores) and output.shape[-1] != 1):
         return False
     if output is scores or output.data_ptr() == scores.data_ptr():

@@ -1,42 +1,40 @@
-"""Sokolić's Jacobian regularizer, which keeps the margin of the output at the input."""
+"""Sokolić's Jacobian regularizer, which preserves the output margin at the input."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.checks import check_choice
 from widemargin.modules import scores_of
 from widemargin.places import At, BatchStatistics
-from widemargin.regularizers.arguments import check_place, check_statistics, check_weight, gradients_at
 from widemargin.regularizers.classifier import watch_classifier
-from widemargin.regularizers.second_pass import second_pass
+from widemargin.regularizers.second_pass import check_pass, check_settings, gradients_at, second_pass
 from widemargin.types import Labels, PerExample, Scores, is_binary
 
 Form: TypeAlias = Literal["random", "sum", "pairwise", "pairwise-sum"]
-_FORMS = ("random", "sum", "pairwise", "pairwise-sum")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jacobian:
     """λ ‖(v_c/‖v_c‖_2)ᵀ J(x)‖_2 of every sample (sokolic, eq. 26), unsquared.
 
-    v_c is the row of class c in the matrix of the last layer, which must be linear, and J the Jacobian of what enters
-    that layer. As the score is f_c = v_cᵀ h + b_c, v_cᵀ J is the gradient of f_c: one backward pass, in which the graph
-    is kept, so that the regularizer can be minimised; those of several classes are taken together
-    (`At.columns`). Where a gradient is 0, its norm is 0 and so is its derivative.
+    v_c is the row of class c in the matrix of the last layer, which must be linear, and J the Jacobian of the
+    input of that layer. As the score is f_c = v_cᵀ h + b_c, v_cᵀ J is the gradient of f_c: one backward pass, with its
+    graph, so that the regularizer can be minimised; passes of several classes are batched (`At.columns`). Where a
+    gradient is 0, its norm and the derivative of its norm are 0.
 
     Sums and weights (errata 3): the paper adds (26) over a batch and divides λ by the batch size. The values here are
     per sample and a training takes their mean, which is the same with `weight` = λ before that division.
 
-    (26) stands in the place of a supremum over the whole input space (25), which training replaces by the training
-    samples: a small value is no certificate of a margin (errata 4).
+    (26) replaces a supremum over the whole input space (25) by the training samples: a small value is no certificate of
+    a margin (errata 4).
 
     A binary network has one class vector, and all forms are the same.
 
@@ -60,18 +58,15 @@ class Jacobian:
     capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_weight(self.weight)
-        check_place(self.at)
-        check_statistics(self.statistics)
-        if self.form not in _FORMS:
-            raise ValueError(f"form is {self.form!r}, expected one of {', '.join(map(repr, _FORMS))}")
+        check_settings(self.weight, self.at, self.statistics)
+        check_choice("form", self.form, get_args(Form))
 
     def __call__(
         self, model: nn.Module, x: Tensor, y: Labels, *, classes: Int[Tensor, " batch"] | None = None
     ) -> PerExample:
         """The regularizer of every sample of a batch, by a forward pass of its own, see `second_pass`.
 
-        `classes` are the classes c of the random forms, one a sample, instead of drawn ones.
+        `classes` are the classes c of the random forms, one a sample, which replace the random ones.
         """
         with (
             second_pass(model) as network,
@@ -95,26 +90,24 @@ class Jacobian:
         `classifier` is the matrix of the last layer, a row a class, such as `model.output.weight`; or a function from
         classes `[batch, n]` to the vectors `[batch, n, features]` of each sample, where samples have different ones.
         """
-        check_scores_and_labels(scores, y)
-        check_finite(scores, "scores")
-        if tuple(at) != (self.at,):
-            raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={self.at!r}")
+        check_pass(scores, y, at, self.at)
         f = scores.reshape(len(scores), -1)
         if isinstance(classifier, Tensor) and len(classifier) != f.shape[1]:
             raise ValueError(f"classifier has {len(classifier)} rows, but scores have {f.shape[1]} classes")
         vectors = classifier.__getitem__ if isinstance(classifier, Tensor) else classifier
-        chosen = self._choices(f, y, classes)
+        chosen = self._classes(f, y, classes)
         outputs, v = f.gather(1, chosen), vectors(chosen)
         if self.form.startswith("pairwise") and not is_binary(scores):
             own = y[:, None].long()
             outputs, v = f.gather(1, own) - outputs, vectors(own) - v
         sizes = torch.cat([norms.lp(g.flatten(0, 1), 2.0).view(-1, len(f)) for g in gradients_at(at, outputs)]).T
         if self.normalize:
-            sizes = sizes / _one_where_zero(norms.lp(v.flatten(0, 1), 2.0)).view_as(sizes)
+            lengths = norms.lp(v.flatten(0, 1), 2.0).view_as(sizes)
+            sizes = sizes / torch.where(lengths > 0, lengths, torch.ones_like(lengths))  # v = 0 has gradients 0
         return self.weight * sizes.sum(dim=1)
 
-    def _choices(self, f: Tensor, y: Tensor, classes: Tensor | None) -> Int[Tensor, "batch vectors"]:
-        """The classes of every sample's vectors."""
+    def _classes(self, f: Tensor, y: Tensor, classes: Tensor | None) -> Int[Tensor, "batch vectors"]:
+        """The classes of the vectors of every sample."""
         batch, count = f.shape
         if self.form in ("random", "pairwise"):
             drawn = self.draw(y, count) if classes is None else self._checked(classes, count, y)
@@ -126,8 +119,8 @@ class Jacobian:
         return (y.long()[:, None] + torch.arange(1, count, device=f.device)) % count
 
     def draw(self, y: Labels, count: int) -> Int[Tensor, " batch"]:
-        """The classes c of the random forms, of `count` classes, for samples with labels `y`."""
-        # On the CPU, one number a sample: the same classes on every device, and a batch draws what its samples would.
+        """Random classes c, of `count` classes, for samples with labels `y`."""
+        # On the CPU, one number a sample: the same on every device, and for a batch as for its samples in turn.
         if self.form == "random" or count == 1:
             return torch.randint(count, (len(y),))
         return (y.cpu().long() + torch.randint(1, count, (len(y),))) % count
@@ -143,8 +136,3 @@ class Jacobian:
             other = " other than the label" if self.form == "pairwise" else ""
             raise ValueError(f"classes has {int(classes[i])} at index {i}, expected a class (0..{count - 1}){other}")
         return classes.long()
-
-
-def _one_where_zero(size: Tensor) -> Tensor:
-    """A zero-initialised last layer has v = 0 and gradients 0: their ratio is taken as 0."""
-    return torch.where(size > 0, size, torch.ones_like(size))

@@ -1,4 +1,4 @@
-"""Penalties of the weights themselves."""
+"""Penalties of the weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from widemargin.checks import check_number
 from widemargin.modules import evaluating, scores_of, unwrap
-from widemargin.regularizers.arguments import check_weight
 from widemargin.regularizers.classifier import watch_classifier
 from widemargin.types import Labels
 
@@ -36,24 +36,24 @@ class WeightDecay:
     capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_weight(self.weight)
+        check_number("weight", self.weight, least=0.0)
         if isinstance(self.layers, str) or (self.layers is not None and not self.layers):
             raise TypeError(f"layers is {self.layers!r}, expected None or a tuple of module names such as ('fc1',)")
         if self.layers is not None:
             object.__setattr__(self, "layers", tuple(self.layers))
 
     def __call__(self, model: nn.Module, x: Tensor | None = None, y: Labels | None = None) -> Float[Tensor, ""]:  # noqa: ARG002
-        """The penalty; the data are not looked at."""
+        """The penalty; the data are not used."""
         network = unwrap(model)
         modules = [network] if self.layers is None else [module_of(network, name, "layers") for name in self.layers]
-        found: dict[int, Tensor] = {}
+        by_parameter: dict[int, Tensor] = {}
         for module, name in zip(modules, self.layers or ("",)):
             weights = list(_weights(module))
             if not weights:
-                what = f"layers has {name!r}, which" if name else f"model is a {type(network).__name__}, which"
-                raise ValueError(f"{what} has no weight of two or more dimensions")
-            found.update((id(parameter), weight) for parameter, weight in weights)
-        return self.weight * torch.stack([weight.square().sum() for weight in found.values()]).sum()
+                owner = f"layers has {name!r}, which" if name else f"model is a {type(network).__name__}, which"
+                raise ValueError(f"{owner} has no weight of two or more dimensions")
+            by_parameter.update((id(parameter), weight) for parameter, weight in weights)
+        return self.weight * torch.stack([weight.square().sum() for weight in by_parameter.values()]).sum()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class ClassifierPenalty:
     capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_weight(self.weight)
+        check_number("weight", self.weight, least=0.0)
 
     def __call__(self, model: nn.Module, x: Tensor | None = None, y: Labels | None = None) -> Float[Tensor, ""]:  # noqa: ARG002
         """The penalty; only the first sample of `x` is used, and only where `layer` is None."""
@@ -97,7 +97,7 @@ class ClassifierPenalty:
 
 
 def module_of(network: nn.Module, name: str, argument: str) -> nn.Module:
-    """The module `name` of `network`, or a `ValueError` that names `argument`."""
+    """The module `name` of `network`; raises a `ValueError` that names `argument` if there is none."""
     known = dict(network.named_modules())
     if name == "" or name not in known:
         close = difflib.get_close_matches(str(name), known, n=1)

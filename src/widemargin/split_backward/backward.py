@@ -59,7 +59,7 @@ def split_backward(
     memory: int | None = None,
     is_replayed: bool = False,
 ) -> Backward:
-    """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `losses.margin_backward`."""
+    """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `MarginLoss.backward`."""
     if memory is not None:
         check_count("memory", memory, least=0)
     reason = reasons.before_forward(model, loss, memory)

@@ -6,7 +6,7 @@ result.model, result.history.series("distance at input")
 
 from __future__ import annotations
 
-from widemargin.losses.margin import margin_backward
+from widemargin.losses.protocol import margin_backward
 from widemargin.split_backward.backward import Backward
 from widemargin.training.callbacks import Callback, EarlyStopping, FitState, Measure, ProgressBar, TensorBoard
 from widemargin.training.checkpoint import Checkpoint
