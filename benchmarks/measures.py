@@ -123,16 +123,16 @@ def fit_walks() -> dict[str, list[str]]:
                 sys.setprofile(None)
             return result
 
-    def train(optimizer: Callable[..., torch.optim.Optimizer]) -> None:
+    def train(optimizer: Callable[..., torch.optim.Optimizer], *, whole: bool) -> None:
         model = wm.models.mnist_cnn(size=8, widths=(4, 8), hidden=(16,))
+        sys.setprofile(record if whole else None)
         wm.fit(model, few, loss=loss, epochs=1, batch_size=30, optimizer=partial(optimizer, lr=0.01))
+        sys.setprofile(None)
 
-    train(Recorded)
+    train(Recorded, whole=False)
     walks = {"a training step": sorted(seen)}
     seen.clear()
-    sys.setprofile(record)
-    train(torch.optim.SGD)
-    sys.setprofile(None)
+    train(torch.optim.SGD, whole=True)
     return {**walks, "a whole fit": sorted(seen)}
 
 
