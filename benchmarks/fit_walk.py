@@ -1,6 +1,6 @@
 """Source files whose functions run in `wm.fit` with a margin loss on a CPU: setup, one step and the end.
 
-    python benchmarks/fit_walk.py
+python benchmarks/fit_walk.py
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from widemargin._io.provenance import provenance
 from widemargin.margins.distance import Linearization
 from widemargin.population.batches import samples_of
 from widemargin.population.conv_matmul import Convolutions, forms
-from widemargin.population.run import Plan, Run
+from widemargin.population.run import PopulationConfig, PopulationRun
 from widemargin.training import SGD, Nero
 from widemargin.training.schedules import Constant
 
@@ -82,13 +82,13 @@ class Bench:
 def plan_of(
     builder: Callable[[], nn.Module], count: int, *, shape: tuple[int, ...], samples: int, batch_size: int | None,
     loss: Any, optimizer: Any, device: torch.device, classes: int = 10,
-) -> Plan:  # fmt: skip
+) -> PopulationConfig:  # fmt: skip
     numbers = torch.Generator().manual_seed(0)
     x = torch.rand(samples, *shape, generator=numbers)
     y = torch.randint(classes, (samples,), generator=numbers)
     labels = y if classes > 2 else (2 * y - 1).float()
     networks = [network.to(device) for network in population.build(builder, range(count))]
-    return Plan(
+    return PopulationConfig(
         networks=networks,
         data=samples_of((x, labels), count, device, torch.float32),
         losses=[loss] * count,
@@ -103,7 +103,7 @@ def plan_of(
     )
 
 
-def eager(plan: Plan) -> Callable[[], None]:
+def eager(plan: PopulationConfig) -> Callable[[], None]:
     """One network after another, as everyone would write it: a step of the first one stands for all."""
     model = copy.deepcopy(plan.networks[0]).train()
     optimizer = plan.optimizers[0](model.parameters())
@@ -141,7 +141,7 @@ def plain_margin(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return penalty + nn.functional.cross_entropy(f, y, reduction="none")
 
 
-def graphed(plan: Plan, of: Callable[[nn.Module, Tensor, Tensor], Tensor], lr: float) -> Callable[[], None]:
+def graphed(plan: PopulationConfig, of: Callable[[nn.Module, Tensor, Tensor], Tensor], lr: float) -> Callable[[], None]:
     """One network whose whole step is one CUDA graph."""
     model = copy.deepcopy(plan.networks[0]).train()
     parameters: list[Tensor] = list(model.parameters())
@@ -172,8 +172,10 @@ def graphed(plan: Plan, of: Callable[[nn.Module, Tensor, Tensor], Tensor], lr: f
     return step
 
 
-def together(plan: Plan, size: int, form: Convolutions = "grouped", *, graph: bool = False) -> Callable[[], None]:
-    run = Run(dataclasses.replace(plan, cuda_graph=graph), range(size), form)
+def together(
+    plan: PopulationConfig, size: int, form: Convolutions = "grouped", *, graph: bool = False
+) -> Callable[[], None]:
+    run = PopulationRun(dataclasses.replace(plan, cuda_graph=graph), range(size), form)
     return lambda: run.advance(lambda *_: None)
 
 
@@ -213,7 +215,7 @@ def cnns(bench: Bench, *, small: bool) -> None:
         chosen_row(bench, case, plan)
 
 
-def chosen_row(bench: Bench, case: str, plan: Plan) -> None:
+def chosen_row(bench: Bench, case: str, plan: PopulationConfig) -> None:
     """What `population.fit` would take, by measuring."""
     chosen = population.chunks.choose(dataclasses.replace(plan, steps=10_000), size=None, convolutions=None)
     graph = bench.device.type == "cuda"

@@ -13,15 +13,15 @@ from widemargin import losses, population
 from widemargin.population import chunks, run
 from widemargin.population.batches import samples_of
 from widemargin.population.chunks import Chunk, choose
-from widemargin.population.run import Plan
+from widemargin.population.run import PopulationConfig
 from widemargin.training import SGD
 from widemargin.training.schedules import Constant
 
 CPU = torch.device("cpu")
 
 
-def plan(count: int = 64, *, kind: str = MLP, steps: int = 10_000) -> Plan:
-    return Plan(
+def plan(count: int = 64, *, kind: str = MLP, steps: int = 10_000) -> PopulationConfig:
+    return PopulationConfig(
         networks=networks(kind, 2) * (count // 2),
         data=samples_of(samples(), count, CPU, torch.float64),
         losses=[losses.CrossEntropy()] * count,
@@ -45,7 +45,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, times: dict[Any, float]) -> list[tupl
     """Let a step take what `times` says, of a size or of a size and form."""
     asked = []
 
-    def fake(_: Plan, size: int, form: str) -> float:
+    def fake(_: PopulationConfig, size: int, form: str) -> float:
         asked.append((size, form))
         return times.get((size, form), times.get(size, 1.0))
 
@@ -105,7 +105,7 @@ def test_a_short_training_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_measuring_stops_where_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(_: Plan, size: int, form: str) -> float:
+    def fake(_: PopulationConfig, size: int, form: str) -> float:
         if size > 4 or form == "matmul":
             raise torch.OutOfMemoryError("no more")
         return 1.0 / size
@@ -124,10 +124,10 @@ def test_no_more_networks_than_memory_has_room_for(monkeypatch: pytest.MonkeyPat
     activations = 8 * 8 * (36 + 36 + 8 + 8 + 6 + 6 + 3)  # the input, and what each of the six layers gives
     need = 5 * weights + 3 * activations
     monkeypatch.setattr(chunks, "available", lambda _: 10 * need / 0.8 + 1)
-    assert chunks.room(one) == 10
+    assert chunks.most_in_memory(one) == 10
     assert choose(one, size=None, convolutions=None).size == 10
     monkeypatch.setattr(chunks, "available", lambda _: 0.0)
-    assert chunks.room(one) == 1
+    assert chunks.most_in_memory(one) == 1
 
 
 def test_free_memory_is_what_the_system_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,27 +149,27 @@ def test_out_of_memory_halves_the_chunk_and_says_so(monkeypatch: pytest.MonkeyPa
     given, data = networks(BN_CNN, 7), samples()
     setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "steps": 3, "batch_size": 8}
     expected = population.fit(given, data, chunk=1, **setting)
-    advance = run.Run.advance
+    advance = run.PopulationRun.advance
 
-    def tight(self: run.Run, done: Any) -> None:
+    def tight(self: run.PopulationRun, done: Any) -> None:
         if len(self.members) > 2 and self.step == 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         advance(self, done)
 
-    monkeypatch.setattr(run.Run, "advance", tight)
+    monkeypatch.setattr(run.PopulationRun, "advance", tight)
     with pytest.warns(UserWarning, match="networks at once do not fit in memory") as said:
         found = population.fit(given, data, chunk=7, convolutions="grouped", **setting)
     assert [str(w.message) for w in said] == [
-        "7 networks at once do not fit in memory, going on with 3",
-        "3 networks at once do not fit in memory, going on with 1",
+        "7 networks at once do not fit in memory, continuing with 3",
+        "3 networks at once do not fit in memory, continuing with 1",
     ]
     assert found.chunks == [1] * 7
     assert max(difference(a, b) for a, b in zip(found.networks, expected.networks)) < 1e-10
 
-    def none(self: run.Run, done: Any) -> None:
+    def none(self: run.PopulationRun, done: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(run.Run, "advance", none)
+    monkeypatch.setattr(run.PopulationRun, "advance", none)
     with pytest.raises(torch.OutOfMemoryError):
         population.fit(given, data, chunk=1, **setting)
 
@@ -178,7 +178,7 @@ def test_any_other_error_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: Any) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(run.Run, "advance", broken)
+    monkeypatch.setattr(run.PopulationRun, "advance", broken)
     with pytest.raises(RuntimeError, match="out of luck"):
         population.fit(networks(MLP), samples(), loss=losses.CrossEntropy(), optimizer=SGD(lr=0.1), steps=3, chunk=2)
 

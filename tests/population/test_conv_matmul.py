@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from widemargin.population.conv_matmul import convolve
-from widemargin.population.vmap_lowering import lowered
+from widemargin.population.vmap_lowering import on_stacked
 
 
 @pytest.mark.parametrize("stride", [(1, 1), (2, 1), (3, 2)])
@@ -44,7 +44,7 @@ def test_lowered_sees_the_stacked_tensors_and_is_followed_by_autograd() -> None:
     x, shared = torch.randn(2, 3, 5), torch.randn(4)
 
     def of(w: Tensor, x: Tensor) -> Tensor:
-        return lowered(lambda w, x, b, _: torch.baddbmm(b[:, None], x, w.mT), w, x, shared, None)
+        return on_stacked(lambda w, x, b, _: torch.baddbmm(b[:, None], x, w.mT), w, x, shared, None)
 
     out = torch.vmap(of, in_dims=(0, 1))(weight, x)
     assert torch.allclose(out, torch.einsum("koi,bki->kbo", weight, x) + shared, atol=1e-5)
@@ -52,6 +52,6 @@ def test_lowered_sees_the_stacked_tensors_and_is_followed_by_autograd() -> None:
     assert torch.allclose(gradient, x.sum(dim=0)[:, None].expand_as(weight), atol=1e-5)
 
 
-def test_lowered_outside_of_vmap_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="no vmap around it"):
-        lowered(torch.relu, torch.ones(2))
+def test_on_stacked_outside_of_vmap_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="outside of vmap"):
+        on_stacked(torch.relu, torch.ones(2))

@@ -1,4 +1,4 @@
-"""What is CONTROLLED: networks trained to a margin that is asked for, and twins of one margin (farhang, §3.2, §4.2).
+"""Control of margins: networks trained to a given margin, and twins of one margin (farhang, §3.2, §4.2).
 
 reached = wm.control.normalized_margin(model, data, target=1.0)
 reached.margins, reached.share, reached.steps

@@ -1,4 +1,4 @@
-"""Accuracies of many networks, on inputs that are projected as the recipe projects them."""
+"""Accuracies of many networks on inputs on the sphere of the recipe."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from widemargin.margins.accuracy import accuracy
 
 
 def accuracies(networks: Sequence[nn.Module], samples: Samples) -> Float[Tensor, " networks"]:
-    """The part of `samples` that each network classifies, after projection to the sphere of radius √d_0."""
+    """The accuracy of each network on `samples`, projected to the sphere of radius √d_0."""
     points = on_the_sphere(samples, networks[0])
     return torch.tensor([accuracy(network, points) for network in networks], dtype=torch.float64)
 
 
 def on_the_sphere(samples: Samples, like: nn.Module) -> Samples:
-    """`samples` on the sphere of radius √d_0, where the weights of `like` are and in their dtype."""
+    """`samples` on the sphere of radius √d_0, on the device and in the dtype of the weights of `like`."""
     if not isinstance(samples, Samples):
         raise TypeError(f"expected data.Samples, got a {type(samples).__name__}")
     weight = next(like.parameters())

@@ -41,12 +41,12 @@ class AttackedTwins:
 
     @property
     def control_accuracies(self) -> Float[Tensor, " targets"]:
-        """The part of the clean points with a margin > 0."""
+        """The fraction of the clean points with a margin > 0."""
         return (self.control_margins > 0).double().mean(dim=1)
 
     @property
     def attacked_accuracies(self) -> Float[Tensor, " targets"]:
-        """The part of the clean points with a margin > 0."""
+        """The fraction of the clean points with a margin > 0."""
         return (self.attacked_margins > 0).double().mean(dim=1)
 
 

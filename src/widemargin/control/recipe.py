@@ -1,4 +1,4 @@
-"""Recipe 1 of farhang: train a network until every training point has the Frobenius-normalized margin asked for."""
+"""Recipe 1 of farhang: training to a given Frobenius-normalized margin of every training point."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,13 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from widemargin import norms
 from widemargin._io.progress import track
-from widemargin.checks import check_scores_and_labels
-from widemargin.data import Samples, batches, to_sphere
+from widemargin.checks import check_count, check_module, check_number, check_scores_and_labels
+from widemargin.data import Samples, to_sphere
 from widemargin.losses.target import Target
 from widemargin.margins.normalized import frobenius, weights
 from widemargin.modules import evaluating, scores_of, unwrap
 from widemargin.optim import Nero, param_groups
+from widemargin.population.batches import full_batch
 from widemargin.training.schedules import Exponential, Schedule
 from widemargin.types import Mask, PerExample
 
@@ -29,9 +30,9 @@ Row: TypeAlias = dict[str, float | int]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Controlled:
-    """What the recipe reached: `margins` γ̄_F beside `targets` α, one of each per training point, in their order.
+    """The result of the recipe: `margins` γ̄_F and `targets` α of every training point, in their order.
 
-    `history` has a row for every moment at which the margins were measured, the first and the last among them.
+    `history` has a row for every measurement of the margins, before the first step and after the last among them.
     """
 
     model: nn.Module
@@ -48,12 +49,12 @@ class Controlled:
 
     @property
     def reached(self) -> Mask:
-        """Which points are within the tolerance."""
+        """Whether each point is within the tolerance."""
         return self.errors <= self.tolerance
 
     @property
     def share(self) -> float:
-        """The part of the points that are."""
+        """The fraction of the points that are."""
         return float(self.reached.double().mean())
 
     def __str__(self) -> str:
@@ -65,13 +66,13 @@ class Controlled:
 
 def normalized_margin(
     model: nn.Module,
-    data: Any,
+    data: object,
     *,
     target: float | int | Sequence[float | int] | Tensor,
     tolerance: float = 0.01,
     share: float | int = 1.0,
     steps: int = 10_000,
-    optimizer: Callable[[Any], torch.optim.Optimizer] = Nero,
+    optimizer: Callable[..., torch.optim.Optimizer] = Nero,
     schedule: Schedule = Exponential(factor=0.999),  # noqa: B008 (a frozen value)
     measure_every: int = 20,
     progress: bool | None = None,
@@ -81,7 +82,7 @@ def normalized_margin(
     farhang, Recipe 1: ① x ← x·√d_0/‖x‖₂; ② minimise the mean of ‖f(x_i) − α_i·y_i‖² over the full batch, y_i = ±1 or
     one-hot; ③ every step ends with ‖W_l‖_F = √d_l. The paper writes a sum in ②; a mean has the same minima, and Nero
     does not see the difference. The margins are those of `margins.normalized.frobenius`, for k classes
-    f_y − max_{i≠y} f_i (errata 2). Nothing is random here: seed the network before it is built.
+    f_y − max_{i≠y} f_i (errata 2). Nothing is random in the training: seed the network before it is built.
 
     Args:
         model: a network of Linear and Conv layers without biases, such as `models.build("farhang-mlp")`.
@@ -94,16 +95,19 @@ def normalized_margin(
         optimizer: from the groups of `optim.param_groups(model)`, an optimizer that keeps ‖W_l‖_F = √d_l: `Nero`,
             `functools.partial(Nero, lr=…)`, or `lambda groups: Projected(SGD(groups, lr=…), to_frobenius_sphere)`.
         schedule: the factor of the learning rate: a value of `widemargin.training`, or any function (step, steps) →
-            factor. Without a decay the margins keep trembling around their targets.
+            factor. Without a decay the margins oscillate around their targets.
         measure_every: steps between two rows of the history; only there the training can stop.
         progress: show a bar with the time left; by default on a terminal only.
     """
-    _check_numbers(tolerance, share, steps, measure_every)
+    check_number("tolerance", tolerance, above=0.0, below=1.0)
+    check_number("share", share, above=0.0, most=1.0)
+    check_count("steps", steps)
+    check_count("measure_every", measure_every)
     _check_network(model)
     samples = to_sphere(_full_batch(model, data))
     with evaluating(model), torch.no_grad():
         check_scores_and_labels(scores_of(model(samples.x)), samples.y)
-    run = _Run(
+    run = _RecipeRun(
         model=model,
         samples=samples,
         targets=_targets(target, samples.x),
@@ -122,7 +126,7 @@ def normalized_margin(
     return reached
 
 
-class _Run:
+class _RecipeRun:
     def __init__(
         self,
         *,
@@ -149,7 +153,7 @@ class _Run:
         self.optimizer.step()
 
     def measure(self, step: int) -> Controlled:
-        """Where the margins are after `step` steps, as a result with a new row in its history."""
+        """The result after `step` steps, with a new row in its history."""
         _check_norms(self.model)
         margins = frobenius(self.model, self.x, self.y)
         with torch.no_grad():
@@ -175,14 +179,12 @@ def _errors(margins: Tensor, targets: Tensor) -> Tensor:
     return (margins - targets).abs() / targets.abs()
 
 
-def _full_batch(model: nn.Module, data: Any) -> Samples:
-    """All of `data` in one piece, where the weights are and in their dtype."""
+def _full_batch(model: nn.Module, data: object) -> Samples:
+    """All of `data` on the device and in the dtype of the weights."""
     weight = next(weight for _, weight in weights(model))
-    parts = list(batches(data, batch_size=4096, split="train"))
-    if not parts:
-        raise ValueError("data has no samples, expected at least one training point")
-    x, y = (torch.cat(part) for part in zip(*parts))
-    return Samples(x.to(weight.device, weight.dtype if x.is_floating_point() else None), y.to(weight.device))
+    whole = full_batch(data)
+    dtype = weight.dtype if whole.x.is_floating_point() else None
+    return Samples(whole.x.to(weight.device, dtype), whole.y.to(weight.device))
 
 
 def _targets(target: float | int | Sequence[float | int] | Tensor, x: Tensor) -> Tensor:
@@ -200,25 +202,14 @@ def _targets(target: float | int | Sequence[float | int] | Tensor, x: Tensor) ->
     return alpha
 
 
-def _check_numbers(tolerance: float, share: float | int, steps: int, measure_every: int) -> None:
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance is {tolerance}, expected a number in (0, 1)")
-    if not 0 < share <= 1:
-        raise ValueError(f"share is {share}, expected a number in (0, 1]")
-    for name, count in (("steps", steps), ("measure_every", measure_every)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name} is {count!r}, expected an integer >= 1")
-
-
 def _check_network(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
-    list(weights(model))  # its sentences: BatchNorm and other layers without a norm here, biases, no layer at all
+    check_module(model)
+    list(weights(model))  # raises for BatchNorm and other layers without a norm here, biases, and no layer at all
     for name, module in unwrap(model).named_modules():
         if isinstance(module, _DropoutNd) and module.p > 0:
             raise ValueError(
                 f"layer {name!r} is a {type(module).__name__} with p={module.p}, which draws another network at every "
-                "step, but the recipe controls the margins of one: set p=0"
+                "step: set p=0"
             )
 
 

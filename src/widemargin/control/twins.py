@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from widemargin import population
+from widemargin.checks import check_count, check_module
 from widemargin.control.accuracy import accuracies, on_the_sphere
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
@@ -31,8 +31,8 @@ _BYTES_ELSEWHERE = 1 << 33
 class Twins:
     """Pairs of networks with the same outputs on a training set: `sampled` ones, and `trained` ones.
 
-    `drawn` networks were looked at, of which `classified` had all labels right and `flipped` all of them wrong;
-    `steps` and `losses` are those of the trained twins, and `until` what their losses had to fall below.
+    `drawn` networks were sampled, of which `classified` had all labels right and `flipped` all of them wrong;
+    `steps` and `losses` are those of the trained twins, and `until` is the limit of their losses.
     """
 
     sampled: list[nn.Module]
@@ -50,7 +50,7 @@ class Twins:
 
     @property
     def acceptance(self) -> float:
-        """The part of the drawn networks that was accepted."""
+        """The fraction of the drawn networks that was accepted."""
         return (self.classified + self.flipped) / self.drawn
 
     @property
@@ -66,18 +66,18 @@ class Twins:
 
     @property
     def reached(self) -> Bool[Tensor, " pairs"]:
-        """Which trained twins came below `until`."""
+        """Whether each trained twin has a loss below `until`."""
         return torch.tensor([loss < self.until for loss in self.losses])
 
     def __str__(self) -> str:
-        said = (
+        text = (
             f"{len(self.sampled)} pairs out of {self.drawn} draws ({self.classified} right, {self.flipped} flipped); "
             f"{int(self.reached.sum())} trained to a loss below {self.until:g}; worst relative error {self.worst:.3g}"
         )
         if self.sampled_accuracies is None or self.trained_accuracies is None:
-            return said
+            return text
         sampled, trained = self.sampled_accuracies.mean(), self.trained_accuracies.mean()
-        return f"{said}; test accuracy {sampled:.2%} sampled, {trained:.2%} trained"
+        return f"{text}; test accuracy {sampled:.2%} sampled, {trained:.2%} trained"
 
 
 def rejection_twins(
@@ -102,7 +102,7 @@ def rejection_twins(
     by Nero on the full batch, until the mean of (f_trained(x_i) − f_sampled(x_i))² is below `until` (1e-6 in A.3).
     Both have ‖W_l‖_F = √d_l and inputs of norm √d_0, so that their Frobenius-normalized margins are their outputs.
 
-    All networks are kept. Where they are too large for that, ask for a few pairs at a time, with different seeds.
+    All networks are kept in memory. For large networks, draw a few pairs at a time with different seeds.
 
     Args:
         builder: gives a network without biases and with one output, such as `models.farhang_mlp(outputs=1, depth=7)`.
@@ -118,10 +118,8 @@ def rejection_twins(
         device: where to draw and to train; by default where `builder` puts its networks. The networks stay there.
         progress: show bars; by default on a terminal only.
     """
-    if isinstance(pairs, bool) or not isinstance(pairs, int) or pairs < 1:
-        raise ValueError(f"pairs is {pairs!r}, expected an integer >= 1")
-    if isinstance(most_draws, bool) or not isinstance(most_draws, int) or most_draws < pairs:
-        raise ValueError(f"most_draws is {most_draws!r}, expected an integer >= pairs, which is {pairs}")
+    check_count("pairs", pairs)
+    check_count("most_draws", most_draws, least=pairs)
     base = builder()
     names = _weight_names(base)
     where = next(base.parameters()).device if device is None else torch.device(device)
@@ -132,7 +130,7 @@ def rejection_twins(
     with torch.no_grad():
         shape = scores_of(base(points.x)).shape
     if shape.numel() != len(points):
-        raise ValueError(f"builder gives networks that answer {list(shape)}, expected one output for each sample")
+        raise ValueError(f"builder gives networks with outputs {list(shape)}, expected one output for each sample")
     found = _sample(base, names, points, pairs=pairs, seed=seed, most=most_draws)
     fresh = population.build(builder, [_seed(seed, number) for number in range(pairs)])
     alphas = found.outputs * points.y  # = |f(x_i)|, as all signs are right
@@ -219,13 +217,12 @@ def _drawn(like: Tensor, count: int, numbers: torch.Generator) -> Tensor:
 
 def _weight_names(network: nn.Module) -> list[str]:
     """The parameters to draw; the last of them is the matrix of the output."""
-    if not isinstance(network, nn.Module):
-        raise TypeError(f"builder gives a {type(network).__name__}, expected an nn.Module")
-    # An error of one sentence for biases, BatchNorm and whatever else has numbers of its own.
+    check_module(network, "the result of builder")
+    # `weights` raises for biases, BatchNorm and other layers with parameters of their own.
     return [f"{layer}.weight" if layer else "weight" for layer, _ in weights(network)]
 
 
-def _outputs(network: Any, x: Tensor) -> Tensor:
+def _outputs(network: nn.Module, x: Tensor) -> Tensor:
     network.eval()
     with torch.no_grad():
         return scores_of(network(x)).reshape(-1)

@@ -1,10 +1,9 @@
-"""The samples of every network, and which of them it sees in which step."""
+"""Samples and batches of every network."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from widemargin.training.batches import order
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class StackedBatch:
     """A batch of every network: `x` `[networks, batch, ...]`, `y` and `index` `[networks, batch]`."""
 
     x: Tensor
@@ -26,8 +25,8 @@ class Batch:
         return self.y.flatten()
 
 
-class Table:
-    """The data of some networks, where they are trained: inputs and labels that networks share are there once."""
+class StackedData:
+    """Data of some networks on the device; inputs and labels that networks share are stored once."""
 
     def __init__(self, data: Sequence[Samples], seeds: Sequence[int], batch_size: int | None) -> None:
         self.size, self.seeds, self.batch_size = len(data[0]), list(seeds), batch_size
@@ -36,23 +35,23 @@ class Table:
         self._epoch: int | None = None
         self._order = torch.empty(0)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> StackedBatch:
         """The batch of every network in this step: the same samples as in `fit` with that network's seed."""
         networks = len(self.seeds)
         if self.batch_size is None:
             index = torch.arange(self.size, device=self.y.device).expand(networks, -1)
-            return Batch(x=self._whole(self.x, self._which_x), y=self._whole(self.y, self._which_y), index=index)
+            return StackedBatch(x=self._whole(self.x, self._which_x), y=self._whole(self.y, self._which_y), index=index)
         epoch, number = divmod(step, -(-self.size // self.batch_size))
         if epoch != self._epoch:
             self._epoch = epoch
             self._order = torch.stack([order(self.size, epoch, seed) for seed in self.seeds]).to(self.y.device)
         index = self._order[:, number * self.batch_size : (number + 1) * self.batch_size]
-        return Batch(
+        return StackedBatch(
             x=self._part(self.x, self._which_x, index), y=self._part(self.y, self._which_y, index), index=index
         )
 
     def keep(self, index: Tensor) -> None:
-        """Go on with the networks at `index` alone."""
+        """Keep the networks at `index` alone."""
         self.seeds = [self.seeds[k] for k in index.tolist()]
         self._which_x, self._which_y = self._which_x[index], self._which_y[index]
         self._epoch = None
@@ -66,7 +65,7 @@ class Table:
         return values[which[:, None], index]
 
 
-def samples_of(data: Any, count: int, device: torch.device, dtype: torch.dtype) -> list[Samples]:
+def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtype) -> list[Samples]:
     """The samples of every network, on the device and in the dtype: `data` for all, or one of a sequence each."""
     if isinstance(data, Sequence) and not isinstance(data, str) and not _is_pair(data):
         if len(data) != count:
@@ -79,7 +78,7 @@ def samples_of(data: Any, count: int, device: torch.device, dtype: torch.dtype) 
     found = []
     for number, one in enumerate(given):
         if id(one) not in seen:
-            samples = _in_one_piece(one)
+            samples = full_batch(one)
             for tensor in (samples.x, samples.y):
                 if id(tensor) not in tensors:  # shared inputs stay shared
                     tensors[id(tensor)] = tensor.to(device, dtype if tensor is samples.x else None)
@@ -93,11 +92,12 @@ def samples_of(data: Any, count: int, device: torch.device, dtype: torch.dtype) 
     return found
 
 
-def _is_pair(data: Sequence[Any]) -> bool:
+def _is_pair(data: Sequence[object]) -> bool:
     return len(data) == 2 and all(isinstance(part, Tensor) for part in data)
 
 
-def _in_one_piece(data: Any) -> Samples:
+def full_batch(data: object) -> Samples:
+    """All training samples of `data`, anything that `data.batches` takes."""
     source = batches(data, batch_size=4096, split="train")
     if isinstance(data, Samples):
         return data
@@ -109,9 +109,9 @@ def _in_one_piece(data: Any) -> Samples:
 
 
 def _shared(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The different ones among `tensors`, stacked, and which of them each is."""
-    places = {key: place for place, key in enumerate(dict.fromkeys(map(id, tensors)))}
+    """The different tensors among `tensors`, stacked, and the index of each in them."""
+    positions = {key: number for number, key in enumerate(dict.fromkeys(map(id, tensors)))}
     different = {id(tensor): tensor for tensor in tensors}
-    which = torch.tensor([places[id(tensor)] for tensor in tensors], device=tensors[0].device)
+    which = torch.tensor([positions[id(tensor)] for tensor in tensors], device=tensors[0].device)
     one_alone = next(iter(different.values()))
     return one_alone[None] if len(different) == 1 else torch.stack(list(different.values())), which

@@ -1,8 +1,7 @@
-"""How many networks to train at once, by measuring.
+"""The number of networks to train at once, chosen by timing.
 
-More at once save the time that every operation takes however small it is; too many leave the caches, where nothing is
-left to save. Which of the two counts more depends on networks, batch, loss and machine, so a few steps are timed with
-1, 4, 16, 64, … networks, as long as that pays, and the choice is remembered for as long as the program runs.
+More at once reduce the overhead per operation; too many exceed the caches. The best number depends on networks, batch,
+loss and machine, so a few steps are timed with 1, 4, 16, 64, … networks, and the choice is remembered by the process.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,22 +21,22 @@ from widemargin._cuda.graphs import WARM
 from widemargin.modules import evaluating
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.conv_matmul import forms as known_forms
-from widemargin.population.run import Plan, Run
+from widemargin.population.run import PopulationConfig, PopulationRun
 
 _PART_FOR_MEASURING = 0.05
 _TIMED = 3  # steps of a measurement, and one before them; of quick steps more
-_remembered: dict[tuple[Any, ...], Chunk] = {}
+_remembered: dict[tuple[object, ...], Chunk] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """So many networks at once, with convolutions of this form."""
+    """A number of networks at once, and the form of their convolutions."""
 
     size: int
     convolutions: Convolutions
 
 
-def choose(plan: Plan, *, size: int | None, convolutions: Convolutions | None) -> Chunk:
+def choose(plan: PopulationConfig, *, size: int | None, convolutions: Convolutions | None) -> Chunk:
     """The fastest chunk for `plan`, with its size or its convolutions as asked for, where they are."""
     forms = known_forms(plan.networks[0], plan.device) if convolutions is None else (convolutions,)
     if size is not None and (len(forms) == 1 or size == 1):
@@ -46,7 +44,9 @@ def choose(plan: Plan, *, size: int | None, convolutions: Convolutions | None) -
     key = _key(plan, size, forms)
     if key not in _remembered:
         most = len(plan) if size is None else min(size, len(plan))
-        found = _measured(plan, most if size is not None else min(most, room(plan)), forms, fixed=size is not None)
+        found = _measured(
+            plan, most if size is not None else min(most, most_in_memory(plan)), forms, fixed=size is not None
+        )
         if found is None:
             return _guess(plan, most, forms, fixed=size is not None)
         _remembered[key] = found
@@ -54,22 +54,22 @@ def choose(plan: Plan, *, size: int | None, convolutions: Convolutions | None) -
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether this error says that memory did not suffice."""
+    """Whether the error is a lack of memory."""
     return isinstance(error, torch.OutOfMemoryError)
 
 
-def room(plan: Plan) -> int:
-    """How many networks fit in memory: an estimate, at least 1.
+def most_in_memory(plan: PopulationConfig) -> int:
+    """The number of networks that fit in memory: an estimate, at least 1.
 
-    A network needs its weights, their gradients, what the optimizer keeps, and room to step; and its activations, their
-    gradients, and as much again.
+    A network needs memory for its weights, their gradients, the state of the optimizer and temporary tensors; and for
+    its activations, their gradients, and as much again.
     """
     network = plan.networks[0]
     weights = sum(p.numel() * p.element_size() for p in network.parameters())
     batch = plan.data[0].x[: plan.batch_size or len(plan.data[0])]
     seen: list[int] = [batch.numel() * batch.element_size()]
 
-    def note(_: nn.Module, __: Any, output: Any) -> None:
+    def note(_: nn.Module, __: object, output: object) -> None:
         if isinstance(output, Tensor):
             seen.append(output.numel() * output.element_size() // len(one) * len(batch))
 
@@ -85,7 +85,7 @@ def room(plan: Plan) -> int:
 
 
 def available(device: torch.device) -> float:
-    """Bytes of memory that are free on `device`; infinity where nobody says."""
+    """Bytes of free memory on `device`; infinity where it is unknown."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return float(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
@@ -97,9 +97,9 @@ def available(device: torch.device) -> float:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 if "SC_PHYS_PAGES" in names else math.inf
 
 
-def seconds(plan: Plan, size: int, form: Convolutions) -> float:
+def seconds(plan: PopulationConfig, size: int, form: Convolutions) -> float:
     """The time of a step of one network, where `size` of them train at once: of copies, for a few steps."""
-    run = Run(dataclasses.replace(plan, until=None), range(size), form)
+    run = PopulationRun(dataclasses.replace(plan, until=None), range(size), form)
     while (
         run.no_cuda_graph is None and run.graphs is None and run.step < 4 * WARM
     ):  # what comes before a graph is recorded
@@ -111,18 +111,17 @@ def seconds(plan: Plan, size: int, form: Convolutions) -> float:
         if plan.device.type == "cuda":
             torch.cuda.synchronize(plan.device)
         times.append(time.perf_counter() - start)
-    # The mean: on a busy machine the shortest of many short steps is lucky, and long ones are never so. The first one
-    # is slow anyway.
+    # The mean, since on a busy machine the shortest of many steps is an outlier. The first step is always slow.
     return sum(times[1:]) / (len(times) - 1) / size
 
 
-def _measured(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk | None:
+def _measured(plan: PopulationConfig, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk | None:
     """The fastest of the sizes up to `most` (or of the forms alone), or None where the training is too short for it."""
     allowed = _PART_FOR_MEASURING * len(plan) * plan.steps / (1 + _TIMED)  # network-steps, as slow as one by one
     best: tuple[float, Chunk] | None = None
     alone: tuple[float, Chunk] | None = None
     for size in [most] if fixed else list(_sizes(most)):
-        tried = forms if size > 1 else forms[:1]  # one network alone has no convolutions to put together
+        tried = forms if size > 1 else forms[:1]  # one network has one form
         allowed -= size * len(tried)
         if allowed < 0:
             break
@@ -147,8 +146,8 @@ def _measured(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: 
     return best[1]
 
 
-def _duel(plan: Plan, alone: tuple[float, Chunk], together: tuple[float, Chunk]) -> Chunk:
-    """Where the gain is small it may be luck: both once more, and together only if that is faster again."""
+def _duel(plan: PopulationConfig, alone: tuple[float, Chunk], together: tuple[float, Chunk]) -> Chunk:
+    """A small gain may be noise: time both again, and choose the chunk only if it is faster again."""
     times = []
     for before, chunk in (alone, together):
         try:
@@ -160,12 +159,12 @@ def _duel(plan: Plan, alone: tuple[float, Chunk], together: tuple[float, Chunk])
     return together[1] if times[1] < 0.97 * times[0] else alone[1]
 
 
-def _guess(plan: Plan, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk:
-    """For a training so short that it is over before anything is measured."""
+def _guess(plan: PopulationConfig, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk:
+    """The chunk of a training that is too short for timing."""
     on_gpu = plan.device.type == "cuda"
     size = most if fixed or on_gpu else min(most, 16)
     form = forms[-1] if on_gpu else forms[0]
-    return Chunk(size=size if fixed else min(size, room(plan)), convolutions=form)
+    return Chunk(size=size if fixed else min(size, most_in_memory(plan)), convolutions=form)
 
 
 def _sizes(most: int) -> Iterator[int]:
@@ -176,7 +175,7 @@ def _sizes(most: int) -> Iterator[int]:
     yield most
 
 
-def _key(plan: Plan, size: int | None, forms: tuple[Convolutions, ...]) -> tuple[Any, ...]:
+def _key(plan: PopulationConfig, size: int | None, forms: tuple[Convolutions, ...]) -> tuple[object, ...]:
     batch = min(plan.batch_size or len(plan.data[0]), len(plan.data[0]))
     x, kinds = plan.data[0].x, (repr(plan.losses[0])[:1000], repr(plan.regularizers), type(plan.optimizers[0]))
     threads = torch.get_num_threads()

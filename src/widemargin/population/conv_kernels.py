@@ -1,11 +1,11 @@
-"""Convolutions of many networks as matrix products whose patches are never copied, for GPUs, by Triton.
+"""Triton kernels for the convolutions of many networks: matrix products without copied patches.
 
     out[k] [batch·h·w, out] = patches[k] [batch·h·w, kernel·kernel·in] @ weight[k] [out, kernel·kernel·in]ᵀ
 
-as in `convolutions`, but each program picks the numbers of its patches out of the images where it multiplies them. Two
-kernels do for all derivatives, since a convolution of stride 1 is linear in images and in weights:
+as in `conv_matmul`, but each program reads its patches from the images. Two kernels suffice for all derivatives, since
+a convolution of stride 1 is linear in images and in weights:
 
-    ∂/∂images: the convolution of the gradient with the weights turned around      ∂/∂weights: `correlate`
+    ∂/∂images: the convolution of the gradient with the flipped weights      ∂/∂weights: `correlate`
 
 Images are `[networks, batch, height, width, channels]`, in float32, multiplied as TF32 where cuDNN may do that too.
 """
@@ -13,7 +13,7 @@ Images are `[networks, batch, height, width, channels]`, in float32, multiplied 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import triton
@@ -23,6 +23,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from widemargin._autograd.needed_grads import needed_grads, non_leaf
+
+Ctx: TypeAlias = Any
+"""The context of an autograd function."""
+Kernel: TypeAlias = Any
+"""A compiled Triton kernel."""
 
 
 def convolve(
@@ -40,45 +45,31 @@ def can_convolve(
     x: Float[Tensor, "networks batch height width inputs"],
     weight: Float[Tensor, "networks outputs rows columns inputs"],
 ) -> bool:
-    """Whether these kernels know how to: float32, and positions that 32 bits can count."""
+    """Whether these kernels support the tensors: float32, and positions of 32 bits."""
     largest = x[0, ..., 0].numel() * max(x.shape[-1], weight.shape[1])
     return x.dtype == weight.dtype == torch.float32 and largest < 2**31
 
 
-def is_convolution(node: Any) -> bool:
-    """Whether a node of autograd is a `convolve` of these kernels."""
-    return getattr(node, "_forward_cls", None) is _Convolve
-
-
-def weight_gradient(
-    x: Float[Tensor, "networks batch height width inputs"],
-    gradient: Float[Tensor, "networks batch new_height new_width outputs"],
-    padding: tuple[int, int],
-) -> Float[Tensor, "networks outputs rows columns inputs"]:
-    """That of `convolve`, of the gradient that arrives at its result."""
-    return correlate(_padded(x, padding), gradient.contiguous())
-
-
 def pool(x: Float[Tensor, "images height width channels"]) -> Float[Tensor, "images new_height new_width channels"]:
-    """The largest of every 2×2 places, as `F.max_pool2d(…, 2)` of images with their channels last."""
+    """`F.max_pool2d(…, 2)` of images with their channels last."""
     out: Tensor = _Pool.apply(x)
     return out
 
 
 class _Pool(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Ctx, x: Tensor) -> Tensor:
         x = x.contiguous()
         images, height, width, channels = x.shape
         out = x.new_empty(images, height // 2, width // 2, channels)
         which = torch.empty_like(out, dtype=torch.int8)
-        _over_places(_pool, (x, out, which), x.shape)
+        _launch_pool(_pool, (x, out, which), x.shape)
         ctx.save_for_backward(which)
         ctx.shape = x.shape
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: Ctx, gradient: Tensor) -> Tensor:
         (which,) = ctx.saved_tensors
         out: Tensor = _Unpool.apply(gradient, which, ctx.shape)
         return out
@@ -86,15 +77,15 @@ class _Pool(torch.autograd.Function):
 
 class _Unpool(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gradient: Tensor, which: Tensor, shape: torch.Size) -> Tensor:
+    def forward(ctx: Ctx, gradient: Tensor, which: Tensor, shape: torch.Size) -> Tensor:
         ctx.save_for_backward(which)
         even = shape[1] % 2 == 0 and shape[2] % 2 == 0
         out = gradient.new_empty(shape) if even else gradient.new_zeros(shape)
-        _over_places(_unpool, (gradient.contiguous(), which, out), shape)
+        _launch_pool(_unpool, (gradient.contiguous(), which, out), shape)
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
         (which,) = ctx.saved_tensors
         rows, columns = which.shape[1:3]
         cut = gradient[:, : 2 * rows, : 2 * columns].unflatten(2, (columns, 2)).unflatten(1, (rows, 2))
@@ -102,7 +93,7 @@ class _Unpool(torch.autograd.Function):
         return four.gather(3, which.unsqueeze(3).long()).squeeze(3), None, None
 
 
-def _over_places(kernel: Any, tensors: tuple[Tensor, Tensor, Tensor], shape: torch.Size) -> None:
+def _launch_pool(kernel: Kernel, tensors: tuple[Tensor, Tensor, Tensor], shape: torch.Size) -> None:
     images, height, width, channels = shape
     new_height, new_width = height // 2, width // 2
     count = images * new_height * new_width * channels
@@ -114,13 +105,13 @@ def _over_places(kernel: Any, tensors: tuple[Tensor, Tensor, Tensor], shape: tor
 
 class _Convolve(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, int]) -> Tensor:
+    def forward(ctx: Ctx, x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, int]) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.padding = padding
         return multiply(_padded(x, padding), weight.contiguous(), bias)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(ctx: Ctx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         wants_x, wants_weight, wants_bias, _ = needed_grads(ctx)
         return (
@@ -135,13 +126,13 @@ class _Correlate(torch.autograd.Function):
     """weight[k, o, r, c, i] = Σ_bhw x[k, b, h + r, w + c, i]·gradient[k, b, h, w, o]."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, gradient: Tensor, padding: tuple[int, int]) -> Tensor:
+    def forward(ctx: Ctx, x: Tensor, gradient: Tensor, padding: tuple[int, int]) -> Tensor:
         ctx.save_for_backward(x, gradient)
         ctx.padding = padding
-        return weight_gradient(x, gradient, padding)
+        return correlate(_padded(x, padding), gradient.contiguous())
 
     @staticmethod
-    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Ctx, weight: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, gradient = ctx.saved_tensors
         wants_x, wants_gradient, _ = needed_grads(ctx)
         return (
@@ -188,11 +179,11 @@ def correlate(x: Tensor, gradient: Tensor) -> Tensor:
     new_height, new_width, outputs = gradient.shape[2:]
     rows, columns = height - new_height + 1, width - new_width + 1
     places, taps = batch * new_height * new_width, rows * columns * inputs
-    # 32 outputs at most: for 64 the compiler takes Hopper's instructions, which want both factors the other way around
-    # in memory, and turning them costs more than it brings.
+    # 32 outputs at most: for 64 the compiler uses Hopper's instructions, which need both factors transposed in memory,
+    # and that costs more than they save.
     block = (max(16, min(32, triton.next_power_of_2(outputs))), 128 if taps > 64 else 32, 32)
     tiles = triton.cdiv(outputs, block[0]) * triton.cdiv(taps, block[1])
-    # Few networks have few tiles: then the places are shared out among several programs, and their sums added.
+    # Few networks have few tiles: then several programs share the places, and their sums are added.
     parts = max(1, min(4 * _processors(x.device) // (tiles * networks), triton.cdiv(places, 8 * block[2])))
     each = triton.cdiv(triton.cdiv(places, parts), block[2]) * block[2]
     out = x.new_empty(parts, networks, outputs, rows, columns, inputs)
@@ -214,7 +205,7 @@ def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
 
 
-def _multiply_places(  # type: ignore[no-untyped-def]
+def _multiply_kernel(  # type: ignore[no-untyped-def]
     x, weight, bias, out, places, outputs,
     x_stride, weight_stride, out_stride,
     WIDTH: tl.constexpr, SIZE: tl.constexpr, CHANNELS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -225,7 +216,7 @@ def _multiply_places(  # type: ignore[no-untyped-def]
     network = tl.program_id(2).to(tl.int64)
     place = tl.program_id(0) * PLACES + tl.arange(0, PLACES)
     output = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
-    inside = tl.minimum(place, places - 1)  # rows beyond the last are computed as it, and not written
+    inside = tl.minimum(place, places - 1)  # rows beyond the last repeat it and are not written
     image, position = inside // NEW_SIZE, inside % NEW_SIZE
     corner = (image * SIZE + position // NEW_WIDTH * WIDTH + position % NEW_WIDTH) * CHANNELS
     x += network * x_stride
@@ -235,9 +226,7 @@ def _multiply_places(  # type: ignore[no-untyped-def]
     TAPS: tl.constexpr = ROWS * COLUMNS * CHANNELS
     total = tl.zeros((PLACES, OUTPUTS), dtype=tl.float32)
     for step in range(0, (TAPS + INNER - 1) // INNER):
-        if (
-            CHANNELS % INNER == 0
-        ):  # a run of channels of one tap: written so that the compiler sees it lies in one piece
+        if CHANNELS % INNER == 0:  # channels of one tap, which the compiler can see to be contiguous
             tap, piece = step // (CHANNELS // INNER), step % (CHANNELS // INNER)
             offset = (tap // COLUMNS * WIDTH + tap % COLUMNS) * CHANNELS + piece * INNER + inner
             patches = tl.load(x + corner[:, None] + offset[None, :])
@@ -256,7 +245,7 @@ def _multiply_places(  # type: ignore[no-untyped-def]
     tl.store(target, total, mask=(place < places)[:, None] & (output < outputs)[None, :])
 
 
-def _correlate_places(  # type: ignore[no-untyped-def]
+def _correlate_kernel(  # type: ignore[no-untyped-def]
     x, gradient, out, places, outputs, taps, x_stride,
     gradient_stride, out_stride, part_stride,
     WIDTH: tl.constexpr, SIZE: tl.constexpr, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -287,7 +276,7 @@ def _correlate_places(  # type: ignore[no-untyped-def]
     tl.store(target, total, mask=is_output[:, None] & is_tap[None, :])
 
 
-def _pool_places(  # type: ignore[no-untyped-def]
+def _pool_kernel(  # type: ignore[no-untyped-def]
     x, out, which, count,
     CHANNELS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, NEW_WIDTH: tl.constexpr, NEW_SIZE: tl.constexpr,
     NUMBERS: tl.constexpr,
@@ -308,7 +297,7 @@ def _pool_places(  # type: ignore[no-untyped-def]
     tl.store(which + number, found, mask=inside)
 
 
-def _unpool_places(  # type: ignore[no-untyped-def]
+def _unpool_kernel(  # type: ignore[no-untyped-def]
     gradient, which, out, count,
     CHANNELS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, NEW_WIDTH: tl.constexpr, NEW_SIZE: tl.constexpr,
     NUMBERS: tl.constexpr,
@@ -324,8 +313,8 @@ def _unpool_places(  # type: ignore[no-untyped-def]
         tl.store(out + corner + (k // 2 * WIDTH + k % 2) * CHANNELS, tl.where(found == k, value, 0.0), mask=inside)
 
 
-# Triton reads the source of a function as it was written, whatever a checker of types has put around it.
-_multiply = triton.jit(inspect.unwrap(_multiply_places))
-_correlate = triton.jit(inspect.unwrap(_correlate_places))
-_pool = triton.jit(inspect.unwrap(_pool_places))
-_unpool = triton.jit(inspect.unwrap(_unpool_places))
+# Triton compiles the source of the function itself, not of a wrapper that checks types.
+_multiply = triton.jit(inspect.unwrap(_multiply_kernel))
+_correlate = triton.jit(inspect.unwrap(_correlate_kernel))
+_pool = triton.jit(inspect.unwrap(_pool_kernel))
+_unpool = triton.jit(inspect.unwrap(_unpool_kernel))

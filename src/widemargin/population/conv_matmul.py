@@ -6,8 +6,8 @@ patches are copied into a matrix (im2col), and one batched product serves all ne
     out[k] [batch·h·w, out] = patches[k] [batch·h·w, kernel·kernel·in] @ weight[k]ᵀ
 
 Images lie in memory with their channels last, so that a patch is `kernel` runs of kernel·in numbers and the copy moves
-whole runs. The price is memory: kernel² times the input of each layer. On GPUs `kernels` does the same without the
-copies, for strides of 1, in float32.
+whole runs. It takes kernel² times the memory of the input of each layer. On GPUs `conv_kernels` does the same without
+the copies, for strides of 1, in float32.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from widemargin import layers
 from widemargin._cuda.runtime import has_triton
-from widemargin.population.vmap_lowering import lowered
+from widemargin.population.vmap_lowering import on_stacked
 
 Convolutions: TypeAlias = Literal["grouped", "matmul", "fused"]
 CONVOLUTIONS: tuple[Convolutions, ...] = ("grouped", "matmul", "fused")
@@ -38,7 +38,7 @@ def convolve(
     padding: tuple[int, ...],
     fused: bool = False,
 ) -> Float[Tensor, "networks batch outputs new_height new_width"]:
-    """`F.conv2d` of every network, with zeros around the images; `fused`, by `kernels` where they know how to."""
+    """`F.conv2d` of every network, with zeros around the images; `fused` by `conv_kernels` where they support it."""
     networks, batch = x.shape[:2]
     rows, columns = weight.shape[-2:]
     last = x.movedim(2, 4)
@@ -91,7 +91,7 @@ def halves(layer: nn.MaxPool2d) -> bool:
 def pooled(
     x: Float[Tensor, "networks batch channels height width"],
 ) -> Float[Tensor, "networks batch channels new_height new_width"]:
-    """`F.max_pool2d(…, 2)` of every network, by `kernels` where they know how to."""
+    """`F.max_pool2d(…, 2)` of every network, by `conv_kernels` where they support it."""
     last = x.movedim(2, 4).flatten(0, 1)
     if x.dtype == torch.float32 and last.is_contiguous() and min(x.shape[-2:]) > 1:
         from widemargin.population import conv_kernels
@@ -121,7 +121,7 @@ def why_not_fused(device: torch.device) -> str | None:
 
 
 def _pooled(x: Tensor) -> Tensor:
-    return lowered(pooled, x) if x.ndim == 4 else F.max_pool2d(x, 2)
+    return on_stacked(pooled, x) if x.ndim == 4 else F.max_pool2d(x, 2)
 
 
 def _forward(layer: nn.Conv2d, fused: bool, x: Tensor) -> Tensor:
@@ -129,4 +129,4 @@ def _forward(layer: nn.Conv2d, fused: bool, x: Tensor) -> Tensor:
         return F.conv2d(x, layer.weight, layer.bias, layer.stride, layer.padding)
     assert not isinstance(layer.padding, str)
     function = partial(convolve, stride=layer.stride, padding=layer.padding, fused=fused)
-    return lowered(function, x, layer.weight, layer.bias)
+    return on_stacked(function, x, layer.weight, layer.bias)

@@ -1,11 +1,11 @@
-"""The step of a population as CUDA graphs: recorded once, and then replayed without Python, operation by operation.
+"""CUDA graphs of a step of a population.
 
-Two of them, so that a network that is done can be taken out in between with the weights that it has:
+Two graphs, so that a network that is done can be removed between them:
 
     passes: batch, dropout keys → losses and gradients      moves: gradients, number of the step → weights
 
-What differs from step to step is written to where the graphs read it. Nothing in them may wait for the device, so
-labels are looked at once, before, and scores that are not finite are noted with the step they were first seen in.
+Inputs that differ from step to step are copied to the memory that the graphs read. A graph can't synchronise with the
+device, so labels are checked once, before the capture, and scores that are not finite are noted with their first step.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from torch import Tensor
 
 from widemargin._cuda import graphs
 from widemargin.checks import check_scores_and_labels
-from widemargin.population.batches import Batch
+from widemargin.population.batches import StackedBatch
 
 if TYPE_CHECKING:
-    from widemargin.population.run import Run
+    from widemargin.population.run import PopulationRun
 
-LOOK_EVERY = 32
-"""Steps between two looks at whether scores are finite; each waits for the device."""
+CHECK_EVERY = 32
+"""Steps between two checks whether scores are finite; each is a device sync."""
 
 
 class Graphs:
-    """The graphs of `run` as it is now, for batches of the shape of `batch`."""
+    """The graphs of `run` with its present networks, for batches of the shape of `batch`."""
 
-    def __init__(self, run: Run, batch: Batch, keys: Sequence[Tensor | None]) -> None:
-        self._run, device = weakref.ref(run), run.plan.device  # the run holds this: memory is free as soon as it ends
+    def __init__(self, run: PopulationRun, batch: StackedBatch, keys: Sequence[Tensor | None]) -> None:
+        self._run, device = weakref.ref(run), run.plan.device  # no cycle, so that memory is freed at once
         self.moves_of_batches = run.plan.batch_size is not None
         self.batch = _copy(batch) if self.moves_of_batches else batch
         self.keys = [None if key is None else key.clone() for key in keys]
@@ -47,17 +47,17 @@ class Graphs:
         self._replay_moves = graphs.capture(self._moves, pool)
 
     @property
-    def run(self) -> Run:
-        """Whose graphs these are."""
+    def run(self) -> PopulationRun:
+        """The run of these graphs."""
         run = self._run()
         assert run is not None
         return run
 
-    def fits(self, batch: Batch) -> bool:
+    def fits(self, batch: StackedBatch) -> bool:
         """Whether a batch has the shape that was recorded."""
         return batch.x.shape == self.batch.x.shape
 
-    def passes(self, batch: Batch, keys: Sequence[Tensor | None]) -> Tensor:
+    def passes(self, batch: StackedBatch, keys: Sequence[Tensor | None]) -> Tensor:
         """The losses of all networks on `batch`, `[networks]`; their gradients stay here, for `moves`."""
         if self.moves_of_batches:
             for name in ("x", "y", "index"):
@@ -75,7 +75,7 @@ class Graphs:
         self._replay_moves()
 
     def first_broken(self) -> tuple[int, int] | None:
-        """Which network had scores that are not finite, and in which step, or None; waits for the device."""
+        """The network with scores that are not finite, and the step, or None; a device sync."""
         steps = self.broken.tolist()
         row = min((row for row in range(len(steps)) if steps[row] >= 0), key=lambda row: steps[row], default=None)
         return None if row is None else (row, int(steps[row]) - 1)
@@ -102,5 +102,5 @@ def _finite(scores: Tensor, networks: int) -> Tensor:
     return torch.isfinite(scores).unflatten(0, (networks, -1)).flatten(1).all(dim=1)
 
 
-def _copy(batch: Batch) -> Batch:
-    return Batch(x=batch.x.clone(), y=batch.y.clone(), index=batch.index.clone())
+def _copy(batch: StackedBatch) -> StackedBatch:
+    return StackedBatch(x=batch.x.clone(), y=batch.y.clone(), index=batch.index.clone())

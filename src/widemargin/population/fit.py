@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -16,14 +16,19 @@ from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
 from widemargin._io.progress import ProgressBars
 from widemargin.checks import check_callable, check_choice, check_count, check_number, check_seed
+from widemargin.losses.protocol import Loss
 from widemargin.modules import floating_parameter
 from widemargin.population.batches import samples_of
 from widemargin.population.chunks import Chunk, choose, is_out_of_memory
 from widemargin.population.conv_matmul import CONVOLUTIONS, Convolutions, why_not_fused
 from widemargin.population.optimizers import stackable
-from widemargin.population.run import Ended, Plan, Run
+from widemargin.population.run import NetworkResult, PopulationConfig, PopulationRun
 from widemargin.population.stack import check_alike
+from widemargin.training.config import Regularizer
+from widemargin.training.optimizers import MakesOptimizer
 from widemargin.training.schedules import Constant, Schedule
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,14 +60,14 @@ def build(builder: Callable[[], nn.Module], seeds: Sequence[int]) -> list[nn.Mod
 
 def fit(
     networks: Sequence[nn.Module],
-    data: Any,
+    data: object,
     *,
-    loss: Any,
-    optimizer: Any,
+    loss: Loss | Sequence[Loss],
+    optimizer: MakesOptimizer | Sequence[MakesOptimizer],
     steps: int,
     batch_size: int | None = 128,
     seeds: Sequence[int] | None = None,
-    regularizers: Sequence[Any] = (),
+    regularizers: Sequence[Regularizer] = (),
     schedule: Schedule = Constant(),  # noqa: B008 (a frozen value)
     until: float | None = None,
     chunk: int | None = None,
@@ -122,7 +127,7 @@ def fit(
         raise ValueError(f"convolutions is 'fused', but {why_not_fused(where)}")
     if cuda_graph and graphs.why_not(where) is not None:
         raise ValueError(f"cuda_graph is True, but {graphs.why_not(where)}")
-    plan = Plan(
+    plan = PopulationConfig(
         networks=networks,
         data=samples_of(data, count, where, weight.dtype),
         losses=_each("loss", loss, count),
@@ -143,8 +148,8 @@ def fit(
             return _train(plan, chosen, bars)
 
 
-def _train(plan: Plan, chunk: Chunk, bars: ProgressBars) -> Population:
-    ended: dict[int, tuple[nn.Module, Ended]] = {}
+def _train(plan: PopulationConfig, chunk: Chunk, bars: ProgressBars) -> Population:
+    ended: dict[int, tuple[nn.Module, NetworkResult]] = {}
     size, sizes = chunk.size, list[int]()
     reasons: list[str | None] = []
     while len(ended) < len(plan):
@@ -161,10 +166,10 @@ def _train(plan: Plan, chunk: Chunk, bars: ProgressBars) -> Population:
             sizes.append(len(members))
             reasons.append(no_cuda_graph)
             continue
-        # Here, outside of the except block, nothing holds the tensors of the failed attempt any more.
+        # Outside of the except block the tensors of the failed attempt are freed.
         if plan.device.type == "cuda":
             torch.cuda.empty_cache()
-        warnings.warn(f"{len(members)} networks at once do not fit in memory, going on with {size}", stacklevel=3)
+        warnings.warn(f"{len(members)} networks at once do not fit in memory, continuing with {size}", stacklevel=3)
     outcome = [ended[k] for k in range(len(plan))]
     return Population(
         networks=[network for network, _ in outcome],
@@ -176,13 +181,13 @@ def _train(plan: Plan, chunk: Chunk, bars: ProgressBars) -> Population:
 
 
 def _train_together(
-    plan: Plan, members: Sequence[int], convolutions: Convolutions, bars: ProgressBars
-) -> tuple[dict[int, tuple[nn.Module, Ended]], str | None]:
-    """How the networks `members` ended, and why without a CUDA graph."""
-    run = Run(plan, members, convolutions)
-    ended: dict[int, tuple[nn.Module, Ended]] = {}
+    plan: PopulationConfig, members: Sequence[int], convolutions: Convolutions, bars: ProgressBars
+) -> tuple[dict[int, tuple[nn.Module, NetworkResult]], str | None]:
+    """The trained networks `members`, and why there was no CUDA graph."""
+    run = PopulationRun(plan, members, convolutions)
+    ended: dict[int, tuple[nn.Module, NetworkResult]] = {}
 
-    def done(row: int, end: Ended) -> None:
+    def done(row: int, end: NetworkResult) -> None:
         network = copy.deepcopy(plan.networks[run.members[row]])
         run.stack.write_to(row, network)
         ended[run.members[row]] = network, end
@@ -190,15 +195,15 @@ def _train_together(
     while run.step < plan.steps and run.members:
         run.advance(done)
         bars.update("Steps", run.step)
-    run.look()
+    run.check_finite()
     for row, loss in enumerate(run.losses.tolist()):
-        done(row, Ended(steps=run.step, loss=loss))
+        done(row, NetworkResult(steps=run.step, loss=loss))
     bars.update("Networks", members[-1] + 1)
     return ended, run.no_cuda_graph or (None if run.was_recorded else "the training is too short for one")
 
 
-def _each(name: str, value: Any, count: int) -> list[Any]:
-    values = list(value) if isinstance(value, (list, tuple)) else [value] * count
+def _each(name: str, value: T | Sequence[T], count: int) -> list[T]:
+    values: list[T] = list(value) if isinstance(value, (list, tuple)) else [value] * count  # type: ignore[list-item]
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} entries, but there are {count} networks, expected one for each")
     for one in values:

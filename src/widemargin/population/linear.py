@@ -1,9 +1,9 @@
-"""Linear layers of many networks as one batched matrix product, whose gradients lie in memory as the weights do.
+"""Linear layers of many networks as one batched matrix product.
 
 out[k]ᵀ [out, batch] = weight[k] [out, in] @ x[k]ᵀ + bias[k]
 
-`vmap` would compute x @ weightᵀ, and the gradient of weightᵀ: it is right, but transposed in memory, and every
-optimizer would walk through it in the wrong order.
+`vmap` would compute x @ weightᵀ, whose gradient is transposed in memory and slow to read for every optimizer. Here the
+gradients have the memory layout of the weights.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin import layers
-from widemargin.population.vmap_lowering import lowered
+from widemargin.population.vmap_lowering import on_stacked
 
 
 def transform(
@@ -38,4 +38,4 @@ def stacked(layer: nn.Linear, _: str) -> Callable[[Tensor], Tensor]:
 def _forward(layer: nn.Linear, x: Tensor) -> Tensor:
     if x.ndim != 2:
         return F.linear(x, layer.weight, layer.bias)
-    return lowered(transform, x, layer.weight, layer.bias)
+    return on_stacked(transform, x, layer.weight, layer.bias)

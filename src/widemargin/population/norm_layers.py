@@ -1,7 +1,7 @@
-"""BatchNorm and GroupNorm of many networks as one: each has statistics, weights and biases of its own.
+"""BatchNorm and GroupNorm of many networks as one operation, each with its own statistics, weights and biases.
 
-`vmap` does the same where it can. It stops with an error where it has to ask a tensor how it lies in memory: BatchNorm
-on a GPU (torch 2.11), GroupNorm of images with their channels last (torch 2.13).
+`vmap` does the same, but raises an error where it needs the memory layout of a tensor: BatchNorm on a GPU (torch 2.11),
+GroupNorm of images with their channels last (torch 2.13).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.hooks import RemovableHandle
 
 from widemargin import layers
-from widemargin.population.vmap_lowering import lowered
+from widemargin._autograd.frozen_batchnorm import Route, scale, switch
+from widemargin.population.vmap_lowering import on_stacked
 
 
 def normalise(
@@ -72,8 +74,18 @@ def unstackable(layer: _BatchNorm) -> str | None:
     return "its momentum is None" if layer.momentum is None and layer.track_running_stats else None
 
 
+def freeze(module: nn.Module, route: Route) -> RemovableHandle:
+    """As `_autograd.frozen_batchnorm.freeze`, for a layer that runs inside `vmap`."""
+    assert isinstance(module, _BatchNorm)
+
+    def hook(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        return on_stacked(lambda o, x, s: switch(o, x, s, route), output, inputs[0], scale(module, inputs[0]))
+
+    return module.register_forward_hook(hook)
+
+
 def _forward_groups(layer: nn.GroupNorm, x: Tensor) -> Tensor:
-    return lowered(partial(normalise_groups, groups=layer.num_groups, eps=layer.eps), x, layer.weight, layer.bias)
+    return on_stacked(partial(normalise_groups, groups=layer.num_groups, eps=layer.eps), x, layer.weight, layer.bias)
 
 
 def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:
@@ -86,4 +98,4 @@ def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:
     mean, variance = (layer.running_mean, layer.running_var) if remembered else (None, None)
     momentum = 0.0 if layer.momentum is None else layer.momentum
     function = partial(normalise, by_batch=by_batch, momentum=momentum, eps=layer.eps)
-    return lowered(function, x, mean, variance, layer.weight, layer.bias)
+    return on_stacked(function, x, mean, variance, layer.weight, layer.bias)

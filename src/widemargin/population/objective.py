@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,12 +11,14 @@ from torch.func import vmap
 from widemargin.checks import check_finite, check_scores_and_labels
 from widemargin.losses import MarginLoss, ScoreLoss, Target, scale_free
 from widemargin.losses.margin import cross_entropy
+from widemargin.losses.protocol import Loss, needs_index, values_of
 from widemargin.losses.target import squared
 from widemargin.margins.distance import Linearization, linearize
-from widemargin.population.batches import Batch
+from widemargin.population.batches import StackedBatch
 from widemargin.population.rng import Streams
 from widemargin.population.stack import Stack
 from widemargin.regularizers import Jacobian
+from widemargin.training.config import Regularizer
 
 
 class Objective:
@@ -30,8 +31,8 @@ class Objective:
 
     def __init__(
         self,
-        losses: Sequence[Any],
-        regularizers: Sequence[Any],
+        losses: Sequence[Loss],
+        regularizers: Sequence[Regularizer],
         samples: int,
         device: torch.device,
         *,
@@ -41,13 +42,14 @@ class Objective:
         self.fewest, self.gradient_clip = 1 if at_once else 2, gradient_clip
         self.losses, self.regularizers, self.device = list(losses), tuple(regularizers), device
         self._alphas: Tensor | None = None
-        if all(isinstance(loss, Target) for loss in losses):
-            self._alphas = _alphas(losses, samples).to(device)
+        targets = [loss for loss in losses if isinstance(loss, Target)]
+        if len(targets) == len(losses):
+            self._alphas = _alphas(targets, samples).to(device)
         else:
             self._group()
 
     def keep(self, index: Tensor) -> None:
-        """Go on with the networks at `index` alone."""
+        """Keep the networks at `index` alone."""
         self.losses = [self.losses[k] for k in index.tolist()]
         if self._alphas is not None:
             self._alphas = self._alphas[index]
@@ -55,7 +57,7 @@ class Objective:
             self._group()
 
     def gradients(
-        self, stack: Stack, batch: Batch, keys: Sequence[Tensor | None], streams: Streams
+        self, stack: Stack, batch: StackedBatch, keys: Sequence[Tensor | None], streams: Streams
     ) -> tuple[dict[str, Tensor | None], Tensor]:
         """The gradients of every network's objective at `stack.trained()`, and the mean losses `[networks]`.
 
@@ -72,28 +74,27 @@ class Objective:
         return dict(zip(trained, gradients)), loss.detach()
 
     def _group(self) -> None:
-        """Note which networks have equal losses; where that can't be said, every loss is one of its own."""
-        groups: dict[Any, list[int]] = {}
+        """Group networks with equal losses; losses that can't be compared are a group each."""
+        groups: dict[Hashable, list[int]] = {}
         for number, loss in enumerate(self.losses):
             groups.setdefault(_key(loss), []).append(number)
         self._groups = [(self.losses[rows[0]], torch.tensor(rows, device=self.device)) for rows in groups.values()]
 
-    def _loss(self, stack: Stack, batch: Batch, key: Tensor | None, streams: Streams) -> Tensor:
+    def _loss(self, stack: Stack, batch: StackedBatch, key: Tensor | None, streams: Streams) -> Tensor:
         """The mean loss of every network, `[networks]`."""
-        kind = type(self.losses[0])
-        if len(stack) >= self.fewest and all(type(loss) is kind for loss in self.losses):
+        if len(stack) >= self.fewest:
             if self._alphas is not None:
                 return self._targets(stack, batch, key, self._alphas)
-            if issubclass(kind, ScoreLoss):
+            if all(isinstance(loss, ScoreLoss) and not needs_index(loss) for loss in self.losses):
                 scores, _ = stack.scores(batch.x, keys=key)
                 f, y = scores.unflatten(0, (len(stack), -1)), batch.y
                 return self._by_group(lambda loss, rows: loss.of(f[rows].flatten(0, 1), y[rows].flatten()))
-            exact = issubclass(kind, MarginLoss) and all(loss.probes is None for loss in self.losses)
-            if exact and len({_lines(loss) for loss in self.losses}) == 1:
-                return self._margins(stack, batch, key)
+            exact = [loss for loss in self.losses if isinstance(loss, MarginLoss) and loss.probes is None]
+            if len(exact) == len(self.losses) and len({_lines(loss) for loss in exact}) == 1:
+                return self._margins(stack, batch, key, exact[0])
         return _one_by_one(stack, batch, self.losses, key, streams)
 
-    def _targets(self, stack: Stack, batch: Batch, key: Tensor | None, alphas: Tensor) -> Tensor:
+    def _targets(self, stack: Stack, batch: StackedBatch, key: Tensor | None, alphas: Tensor) -> Tensor:
         """Farhang's loss with an α for every network, or for every sample of every network."""
         scores, _ = stack.scores(batch.x, keys=key)
         y = batch.flat()
@@ -103,9 +104,9 @@ class Objective:
         values = squared(scores, y, alpha.flatten().to(scores.dtype))
         return values.view(len(stack), -1).mean(dim=1)
 
-    def _margins(self, stack: Stack, batch: Batch, key: Tensor | None) -> Tensor:
+    def _margins(self, stack: Stack, batch: StackedBatch, key: Tensor | None, first: MarginLoss) -> Tensor:
         """One forward pass and a backward pass a class for all; each network's batch has statistics of its own."""
-        first, y = self.losses[0], batch.flat()
+        y = batch.flat()
         scores, at = stack.scores(batch.x, at=first.at, keys=key, statistics=first.statistics)
         lines = linearize(
             scores, y, at=at, p=first.p, classes=first.classes, read_as=first.read_as, second_order=first.second_order
@@ -124,7 +125,9 @@ class Objective:
 
         return self._by_group(of)
 
-    def _penalty(self, stack: Stack, batch: Batch, regularizer: Any, key: Tensor | None, streams: Streams) -> Tensor:
+    def _penalty(
+        self, stack: Stack, batch: StackedBatch, regularizer: Regularizer, key: Tensor | None, streams: Streams
+    ) -> Tensor:
         if len(stack) >= self.fewest and isinstance(regularizer, Jacobian):
             classifier = stack.classifier(batch.x)
             with stack.without_counting():
@@ -142,7 +145,7 @@ class Objective:
             return values.view(len(stack), -1).mean(dim=1)
         return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
 
-    def _by_group(self, of: Callable[[Any, Tensor | slice], Tensor]) -> Tensor:
+    def _by_group(self, of: Callable[..., Tensor]) -> Tensor:
         """The mean of every network, where `of(loss, rows)` gives the values of the networks in `rows`, in order."""
         if len(self._groups) == 1:
             return of(self._groups[0][0], slice(None)).view(len(self.losses), -1).mean(dim=1)
@@ -158,12 +161,12 @@ def clipped(gradients: Sequence[Tensor | None], most: float | int) -> tuple[Tens
     return tuple(g if g is None else g * factor.view(-1, *[1] * (g.ndim - 1)) for g in gradients)
 
 
-def _key(loss: Any) -> Any:
+def _key(loss: Loss) -> Hashable:
     try:
         hash(loss)
-    except TypeError:  # a value of someone else's, with a list or a tensor in it
+    except TypeError:  # a loss with a list or a tensor in it
         return id(loss)
-    return loss
+    return loss  # type: ignore[return-value]
 
 
 def _alphas(losses: Sequence[Target], samples: int) -> Tensor:
@@ -186,16 +189,17 @@ def _own_rows(matrices: Tensor, samples: int) -> Callable[[Tensor], Tensor]:
     return lambda classes: rows[first[:, None] + classes]
 
 
-def _lines(loss: MarginLoss) -> tuple[Any, ...]:
-    """What decides which passes a margin loss takes; it may differ in all else."""
+def _lines(loss: MarginLoss) -> tuple[object, ...]:
+    """The settings that decide about the passes of a margin loss."""
     return loss.at, loss.p, loss.classes, loss.read_as, loss.second_order, loss.statistics
 
 
-def _one_by_one(stack: Stack, batch: Batch, functions: Sequence[Any], key: Tensor | None, streams: Streams) -> Tensor:
-    """Any loss or regularizer: a loop over the networks."""
+def _one_by_one(
+    stack: Stack, batch: StackedBatch, functions: Sequence[Regularizer], key: Tensor | None, streams: Streams
+) -> Tensor:
+    """Losses or regularizers, by a loop over the networks."""
     values = []
     for k, function in enumerate(functions):
-        extra = {"index": batch.index[k]} if getattr(function, "needs_index", False) else {}
         with stack.network(k, None if key is None else key[k]) as network, streams.of(k):
-            values.append(function(network, batch.x[k], batch.y[k], **extra).mean())
+            values.append(values_of(function, network, batch.x[k], batch.y[k], batch.index[k]).mean())
     return torch.stack(values)

@@ -34,7 +34,7 @@ class StackedOptimizer(abc.ABC):
         self._same = rates[0] if len(set(rates)) == 1 else None
 
     def start(self, parameters: Mapping[str, Tensor]) -> None:  # noqa: B027 (most have nothing to do)
-        """What is done before the first step."""
+        """Prepare the first step."""
 
     def step(self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None], factor: float) -> None:
         """One step, with every learning rate times `factor`; parameters without a gradient are left alone."""
@@ -43,14 +43,14 @@ class StackedOptimizer(abc.ABC):
 
     @torch.no_grad()
     def move_all(self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None]) -> None:
-        """What a step does, once its number and its factor are known."""
+        """Move all parameters; the number of the step and the factor are set before."""
         for name, parameter in parameters.items():
             gradient = gradients[name]
             if gradient is not None:
                 self.move(parameter, gradient, self._rate(parameter), self.state.setdefault(name, {}))
 
     def keep(self, index: Tensor) -> None:
-        """Go on with the networks at `index` alone."""
+        """Keep the networks at `index` alone."""
         self.rates = self.rates[index]
         self.state = {name: {k: v[index] for k, v in state.items()} for name, state in self.state.items()}
 

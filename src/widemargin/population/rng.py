@@ -1,4 +1,4 @@
-"""Random numbers of many networks at once, each from a stream of its own.
+"""Random streams of many networks, one for each.
 
 A stream is a function of its key and of the position of the number, by the mixing function of SplitMix64 (Steele et al.
 2014): no state, the same numbers on every device and whichever networks are trained beside it.
@@ -39,9 +39,9 @@ def keep(key: Tensor, number: int, shape: Sequence[int], p: float) -> Tensor:
 
 
 class Streams:
-    """The global generators as every network finds them in one step, as of `fit` with its seed: for anything else.
+    """The states of the global generators of every network in one step, as in `fit` with its seed.
 
-    A network that draws again in the same step goes on where it stopped.
+    A network that draws again in the same step continues its stream.
     """
 
     def __init__(self, seeds: Sequence[int], step: int, device: torch.device) -> None:
@@ -50,7 +50,7 @@ class Streams:
 
     @property
     def used(self) -> bool:
-        """Whether any network has drawn, or could have."""
+        """Whether any network has been able to draw."""
         return bool(self._states)
 
     @contextmanager

@@ -1,36 +1,38 @@
-"""Some networks of a population, trained together from their first step to their last."""
+"""The training of some networks of a population as one stack."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from widemargin._cuda import graphs
 from widemargin.data import Samples
+from widemargin.losses.protocol import Loss
 from widemargin.population import cuda_graph, rng
-from widemargin.population.batches import Batch, Table
+from widemargin.population.batches import StackedBatch, StackedData
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.objective import Objective
 from widemargin.population.optimizers import Value, stacked
 from widemargin.population.stack import Stack
+from widemargin.training.config import Regularizer
 from widemargin.training.schedules import Schedule
 from widemargin.training.stopping import TrainingStopped
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Plan:
+class PopulationConfig:
     """The checked arguments of `fit`, one of each for every network where they may differ."""
 
     networks: Sequence[nn.Module]
     data: Sequence[Samples]
-    losses: Sequence[Any]
+    losses: Sequence[Loss]
     optimizers: Sequence[Value]
     seeds: Sequence[int]
-    regularizers: tuple[Any, ...]
+    regularizers: tuple[Regularizer, ...]
     steps: int
     batch_size: int | None
     schedule: Schedule
@@ -44,21 +46,21 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How the training of one network ended."""
+class NetworkResult:
+    """The number of steps of a network, and the loss of its last batch."""
 
     steps: int
     loss: float
 
 
-class Run:
-    """The networks `members` of a plan, stacked, somewhere on their way."""
+class PopulationRun:
+    """The networks `members`, stacked, at step `step`."""
 
-    def __init__(self, plan: Plan, members: Sequence[int], convolutions: Convolutions = "grouped") -> None:
+    def __init__(self, plan: PopulationConfig, members: Sequence[int], convolutions: Convolutions = "grouped") -> None:
         self.plan, self.members = plan, list(members)
         self.stack = Stack([plan.networks[k] for k in members], plan.device, convolutions=convolutions)
         seeds = [plan.seeds[k] for k in members]
-        self.table = Table([plan.data[k] for k in members], seeds, plan.batch_size)
+        self.table = StackedData([plan.data[k] for k in members], seeds, plan.batch_size)
         losses = [plan.losses[k] for k in members]
         self.no_cuda_graph = "cuda_graph is False" if plan.cuda_graph is False else graphs.why_not(plan.device)
         self.objective = Objective(
@@ -77,8 +79,8 @@ class Run:
         self.graphs: cuda_graph.Graphs | None = None
         self.was_recorded, self._warm = False, 0
 
-    def advance(self, done: Callable[[int, Ended], None]) -> None:
-        """One step of all networks; those that are below `until` before it are reported to `done`, and left behind."""
+    def advance(self, done: Callable[[int, NetworkResult], None]) -> None:
+        """One step of all networks; those with a loss below `until` before it are reported to `done` and removed."""
         batch, keys = self.table.batch(self.step), self._keys()
         graphs = self._graphs(batch, keys)
         gradients = None
@@ -86,15 +88,15 @@ class Run:
             gradients, self.losses = self._gradients(batch, keys)
         else:
             self.losses = graphs.passes(batch, keys)
-            if self.plan.until is not None or self.step % cuda_graph.LOOK_EVERY == 0:
-                self.look()
+            if self.plan.until is not None or self.step % cuda_graph.CHECK_EVERY == 0:
+                self.check_finite()
         left = None
         if self.plan.until is not None:
             below = self.losses < self.plan.until
             if bool(below.any()):
                 left = (~below).nonzero().flatten()
                 for row in below.nonzero().flatten().tolist():
-                    done(row, Ended(steps=self.step, loss=float(self.losses[row])))
+                    done(row, NetworkResult(steps=self.step, loss=float(self.losses[row])))
         if left is None or len(left):
             factor = self.plan.schedule(float(self.step), self.plan.steps)
             if gradients is None:
@@ -106,8 +108,8 @@ class Run:
         if left is not None:
             self._keep(left)
 
-    def look(self) -> None:
-        """Stop where a graph has seen scores that are not finite, which it can't say by itself."""
+    def check_finite(self) -> None:
+        """Raise if a CUDA graph has noted scores that are not finite."""
         broken = None if self.graphs is None else self.graphs.first_broken()
         if broken is not None:
             self._stop(broken[0], broken[1])
@@ -116,8 +118,8 @@ class Run:
         """The generators of this step."""
         return rng.Streams(self.table.seeds, self.step, self.plan.device)
 
-    def _graphs(self, batch: Batch, keys: Sequence[Tensor | None]) -> cuda_graph.Graphs | None:
-        """The graphs for this batch, recorded now if it is time to; None where this step goes without them."""
+    def _graphs(self, batch: StackedBatch, keys: Sequence[Tensor | None]) -> cuda_graph.Graphs | None:
+        """The CUDA graphs for this batch, recorded now if it is time to; None for a step without them."""
         if (
             self.no_cuda_graph is None
             and self.graphs is None
@@ -135,8 +137,8 @@ class Run:
             raise RuntimeError(f"cuda_graph is True, but {self.no_cuda_graph}: expected cuda_graph=None or False")
         return self.graphs if self.graphs is not None and self.graphs.fits(batch) else None
 
-    def _is_worth_it(self, batch: Batch) -> bool:
-        """Whether this batch has the shape of most, and enough steps are left to get back what recording costs."""
+    def _is_worth_it(self, batch: StackedBatch) -> bool:
+        """Whether this batch has the usual shape, and enough steps are left for a recording to pay."""
         size = min(self.plan.batch_size or self.table.size, self.table.size)
         return batch.x.shape[1] == size and (
             bool(self.plan.cuda_graph) or self.plan.steps - self.step > 10 * graphs.WARM
@@ -147,11 +149,11 @@ class Run:
             return [None] * len(self.keys)
         return [key + self.step * 1_000_003 for key in self.keys]
 
-    def _gradients(self, batch: Batch, keys: Sequence[Tensor | None]) -> tuple[dict[str, Tensor | None], Tensor]:
+    def _gradients(self, batch: StackedBatch, keys: Sequence[Tensor | None]) -> tuple[dict[str, Tensor | None], Tensor]:
         streams = self.streams()
         try:
             gradients, losses = self.objective.gradients(self.stack, batch, keys, streams)
-        except ValueError:  # losses refuse scores that are not finite: say whose they are, if that is the reason
+        except ValueError:  # losses refuse scores that are not finite: name the network
             self._stop_where_not_finite(batch.x)
             raise
         self._warm += 1
@@ -161,7 +163,7 @@ class Run:
 
     def _keep(self, index: Tensor) -> None:
         rows = index.tolist()
-        self.graphs, self._warm = None, 0  # what was recorded has the old number of networks
+        self.graphs, self._warm = None, 0  # they have the old number of networks
         self.members = [self.members[k] for k in rows]
         self.losses, self.keys = self.losses[index], [key[index] for key in self.keys]
         if rows:

@@ -1,11 +1,11 @@
-"""Networks of one architecture as one: their parameters stacked, `[networks, ...]`, and one forward pass for all."""
+"""Stacked networks of one architecture: parameters `[networks, ...]`, and one forward pass for all."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,16 +16,19 @@ from widemargin._autograd.frozen_batchnorm import Route
 from widemargin.modules import evaluating, mixing_modules, scores_of
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
-from widemargin.population.frozen_batchnorm import freeze
 from widemargin.population.layers import check_layers, stacked_layers, with_own_dropout
+from widemargin.population.norm_layers import freeze
 from widemargin.regularizers.classifier import watch_classifier
 from widemargin.regularizers.second_pass import uncounted
+
+Tensors: TypeAlias = dict[str, Any]
+"""Parameters or buffers of a module."""
 
 
 class Stack:
     """`networks` stacked: `parameters[name]` and `buffers[name]` hold that tensor of every network, `[networks, ...]`.
 
-    The networks themselves are copied from and, by `write_to`, copied to; they are never changed on the way.
+    The networks themselves are copied, and not changed; `write_to` copies a trained network back.
     """
 
     def __init__(
@@ -33,7 +36,7 @@ class Stack:
     ) -> None:
         check_alike(networks)
         self.device, self.convolutions = device, convolutions
-        # Passes borrow this network's structure; its own numbers are never used.
+        # Passes use the structure of this network; its own weights are never used.
         self.base = copy.deepcopy(networks[0]).to(device).train()
         self._dropouts = with_own_dropout(self.base)
         frozen = {name for name, p in networks[0].named_parameters() if not p.requires_grad}
@@ -47,8 +50,8 @@ class Stack:
             name: _stacked([network.get_buffer(name) for network in networks], device)
             for name, _ in networks[0].named_buffers()
         }
-        self._homes = list(_homes(self.base))
-        self._shapes: dict[tuple[Any, ...], dict[str, Tensor]] = {}
+        self._owners = list(_owners(self.base))
+        self._shapes: dict[tuple[object, ...], dict[str, Tensor]] = {}
         self._classifier: str | None = None
         self.last_scores = torch.empty(0, device=device)
 
@@ -57,7 +60,7 @@ class Stack:
 
     @property
     def has_dropout(self) -> bool:
-        """Whether there is anything to drop."""
+        """Whether a layer drops activations."""
         return bool(self._dropouts)
 
     def trained(self) -> dict[str, Tensor]:
@@ -65,17 +68,11 @@ class Stack:
         return {name: value for name, value in self.parameters.items() if value.requires_grad}
 
     def keep(self, index: Tensor) -> None:
-        """Go on with the networks at `index` alone."""
+        """Keep the networks at `index` alone."""
         self.parameters = {
             name: value.detach()[index].requires_grad_(value.requires_grad) for name, value in self.parameters.items()
         }
         self.buffers = {name: value[index] for name, value in self.buffers.items()}
-
-    def holding(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Stack:
-        """The same networks with other tensors; what their passes do to those is not seen here."""
-        other = copy.copy(self)
-        other.parameters, other.buffers = parameters, buffers
-        return other
 
     def write_to(self, number: int, network: nn.Module) -> None:
         """Copy the weights and buffers of network `number` into `network`."""
@@ -153,15 +150,15 @@ class Stack:
         self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], key: Tensor | None
     ) -> Iterator[None]:
         """`base` with these tensors in the place of its own, and its dropout layers at the start of their streams."""
-        own = [(tensors, attribute, tensors[attribute]) for tensors, attribute, _ in self._homes]
+        own = [(tensors, attribute, tensors[attribute]) for tensors, attribute, _ in self._owners]
         given = {**parameters, **buffers}
         try:
-            for tensors, attribute, name in self._homes:
+            for tensors, attribute, name in self._owners:
                 tensors[attribute] = given[name]
             for dropout in self._dropouts:
                 dropout.start(key)
             yield
-            for tensors, attribute, name in self._homes:
+            for tensors, attribute, name in self._owners:
                 if name in buffers and tensors[attribute] is not given[name]:  # assigned instead of changed in place
                     given[name].copy_(tensors[attribute])
         finally:
@@ -194,19 +191,19 @@ class StackedAt(places.At):
 
     @property
     def route(self) -> Route:
-        """Which way gradients go through BatchNorm layers now."""
+        """The route of gradients through BatchNorm layers."""
         return self._route
 
 
 def check_alike(networks: Sequence[nn.Module]) -> None:
-    """Raise unless there are networks, all of one architecture, and of layers that a population knows."""
+    """Raise unless there are networks, all of one architecture, and of layers that can be stacked."""
     if not networks:
         raise ValueError("networks is empty, expected at least one network")
     first = None
     for number, network in enumerate(networks):
         if not isinstance(network, nn.Module):
             raise TypeError(f"networks has a {type(network).__name__} at index {number}, expected nn.Modules")
-        # The printed form holds what weights do not: strides, rates of dropout, kinds of activations.
+        # The printed form holds strides, rates of dropout and kinds of activations.
         form = str(network), [(k, v.shape, v.dtype) for k, v in (*network.named_parameters(), *network.named_buffers())]
         first = first or form
         if form != first:
@@ -222,8 +219,8 @@ def _stacked(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.stack([tensor.detach().to(device) for tensor in tensors])
 
 
-def _homes(network: nn.Module) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Where each parameter and buffer lives: (dictionary of the module, key, name); a shared one has several homes."""
+def _owners(network: nn.Module) -> Iterator[tuple[Tensors, str, str]]:
+    """(dictionary of the module, key, name) of each parameter and buffer; several for a shared one."""
     names = {id(tensor): name for name, tensor in (*network.named_parameters(), *network.named_buffers())}
     for module in network.modules():
         for tensors in (module._parameters, module._buffers):
@@ -243,10 +240,10 @@ def _places(base: nn.Module, zeros: Mapping[str, Tensor]) -> Iterator[None]:
         yield
 
 
-def _adding(name: str, zero: Tensor) -> Any:
-    def hook(_: nn.Module, __: Any, output: Any) -> Tensor:
+def _adding(name: str, zero: Tensor) -> Callable[[nn.Module, object, object], Tensor]:
+    def hook(_: nn.Module, __: object, output: object) -> Tensor:
         if not isinstance(output, Tensor):
-            raise TypeError(f"at has {name!r}, which answers a {type(output).__name__}, expected a tensor")
+            raise TypeError(f"at has {name!r}, which returns a {type(output).__name__}, expected a tensor")
         return output + zero
 
     return hook

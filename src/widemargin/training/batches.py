@@ -21,7 +21,8 @@ from widemargin.data import Batches, Samples, batches
 from widemargin.data.seeds import generator
 from widemargin.training.rng import seed_all
 
-Measurable: TypeAlias = Dataset[Any] | DataLoader[Any]
+AnyDataset: TypeAlias = Dataset[Any]
+Measurable: TypeAlias = AnyDataset | DataLoader[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class Source(abc.ABC):
         """At most `count` samples, always the same, to measure on, and their positions; None from a stream."""
 
 
-def source(data: Any, *, batch_size: int, seed: int, replica: Replica) -> Source:
+def source(data: object, *, batch_size: int, seed: int, replica: Replica) -> Source:
     """The source that fits `data`, anything that `data.batches` takes; of a `Data` or a name the training set."""
     found = batches(data, batch_size=batch_size, split="train").source
     if not isinstance(found, DataLoader):
@@ -104,7 +105,7 @@ class InMemory(Source):
 
 
 class _Indexed(Source):
-    def __init__(self, dataset: Dataset[Any], batch_size: int, seed: int, replica: Replica) -> None:
+    def __init__(self, dataset: AnyDataset, batch_size: int, seed: int, replica: Replica) -> None:
         assert isinstance(dataset, Sized)
         _check_shares(len(dataset), batch_size, replica.processes)
         self.dataset, self.count = dataset, len(dataset)

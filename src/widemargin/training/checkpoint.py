@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from widemargin._io.files import write_whole
 from widemargin.checks import check_count
 from widemargin.training.fingerprint import first_difference
 
+State: TypeAlias = dict[str, Any]
 NAME = "checkpoint.safetensors"
 
 
@@ -39,7 +40,7 @@ class Checkpoint:
         return Path(self.folder)
 
 
-def save(folder: Path, state: Mapping[str, Any], settings: Mapping[str, str]) -> Path:
+def save(folder: Path, state: Mapping[str, object], settings: Mapping[str, str]) -> Path:
     """Replace the checkpoint in `folder` by `state` atomically: a reader sees the old one or the new one."""
     from safetensors.torch import save_file
 
@@ -49,7 +50,7 @@ def save(folder: Path, state: Mapping[str, Any], settings: Mapping[str, str]) ->
     return write_whole(folder / NAME, lambda part: save_file(tensors, part, metadata=metadata))
 
 
-def load(folder: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
+def load(folder: Path, settings: Mapping[str, str]) -> State | None:
     """The state in `folder`, or None; a `ValueError` where it belongs to a training with other settings."""
     from safetensors import SafetensorError, safe_open
 
@@ -73,7 +74,7 @@ def load(folder: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
             f"checkpoint is {str(folder)!r}, which holds a training with {key} {begun.get(key)}, but {key} is "
             f"{settings.get(key)}: name another folder{seeded}, or remove this one"
         )
-    state: dict[str, Any] = _with_tensors(json.loads(metadata["state"]), tensors)
+    state: State = _with_tensors(json.loads(metadata["state"]), tensors)
     return state
 
 
@@ -83,7 +84,7 @@ def sweep(folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _without_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+def _without_tensors(value: object, name: str, tensors: dict[str, Tensor]) -> object:
     """JSON of `value`: a list as a list, and everything that JSON does not have as a dict of one entry."""
     if isinstance(value, Tensor):
         # A copy, since safetensors refuses tensors that share memory, as tied weights do.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from widemargin.checks import check_choice, check_count, check_flag
 from widemargin.losses.protocol import Loss
@@ -20,6 +20,8 @@ from widemargin.training.schedules import Schedule
 from widemargin.training.stopping import StopFailed
 
 Precision: TypeAlias = Literal["bf16-mixed"] | None
+Regularizer: TypeAlias = Callable[..., Tensor]
+"""`regularizer(model, x, y)` → one number per sample, or a single number."""
 STRATEGIES = ("auto", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
 
 
@@ -64,15 +66,15 @@ class FitConfig:
     """The checked arguments of `fit`; `at` and `p` are those of the distances in the history."""
 
     model: nn.Module
-    data: Any
+    data: object
     loss: Loss
     epochs: int
     optimizer: MakesOptimizer
     schedule: Schedule
-    regularizers: tuple[Any, ...]
+    regularizers: tuple[Regularizer, ...]
     batch_size: int
     seed: int
-    validation: Any
+    validation: object
     callbacks: tuple[Callback, ...]
     gradient_clip: float | int | None
     devices: Devices

@@ -14,7 +14,7 @@ import importlib
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -23,8 +23,11 @@ from torch import Tensor, nn
 from widemargin._io.optional import not_installed
 from widemargin.training.config import Devices
 
+Fabric: TypeAlias = Any
+"""`lightning_fabric.Fabric`, which is imported when it is needed."""
 
-def fabric(devices: Devices) -> Any:
+
+def fabric(devices: Devices) -> Fabric:
     """A Fabric of these settings, from `lightning_fabric` or `lightning.fabric`."""
     for name in ("lightning_fabric", "lightning.fabric"):  # on its own, or inside lightning
         try:

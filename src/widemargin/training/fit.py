@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import nn
 
@@ -15,7 +15,7 @@ from widemargin.checks import check_callable, check_count, check_module, check_n
 from widemargin.losses.protocol import Loss, norm_of, places_of
 from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
-from widemargin.training.config import Devices, FitConfig
+from widemargin.training.config import Devices, FitConfig, Regularizer
 from widemargin.training.distributed import fabric as make_fabric
 from widemargin.training.distributed import quiet
 from widemargin.training.history import History
@@ -38,16 +38,16 @@ class Fit:
 
 def fit(
     model: nn.Module,
-    data: Any,
+    data: object,
     *,
     loss: Loss,
     epochs: int,
     optimizer: MakesOptimizer = AdamW(),  # noqa: B008 (all three are frozen values)
     schedule: Schedule = Constant(),  # noqa: B008
-    regularizers: Sequence[Any] = (),
+    regularizers: Sequence[Regularizer] = (),
     batch_size: int = 128,
     seed: int = 0,
-    validation: Any = None,
+    validation: object = None,
     callbacks: Iterable[Callback] = (),
     gradient_clip: float | int | None = None,
     devices: Devices = Devices(),  # noqa: B008

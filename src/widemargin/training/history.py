@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +64,7 @@ class Gauge:
     replica: Replica
     batch_size: int
 
-    def read(self, model: nn.Module, data: Any, index: Tensor | None) -> dict[str, float]:
+    def read(self, model: nn.Module, data: object, index: Tensor | None) -> dict[str, float]:
         """Mean loss, accuracy and mean distance at every place, in evaluation mode."""
         found = measure(model, data, at=self.at, p=self.p, batch_size=self.batch_size, progress=False)
         known: dict[str, float] = {"accuracy": found.accuracy}
@@ -74,7 +74,7 @@ class Gauge:
             return known  # such a loss is defined for training samples only
         return {"loss": self._loss(model, data, index), **known}
 
-    def _loss(self, model: nn.Module, data: Any, index: Tensor | None) -> float:
+    def _loss(self, model: nn.Module, data: object, index: Tensor | None) -> float:
         total, count = 0.0, 0
         with evaluating(model), torch.enable_grad():
             for x, y in batches(data, batch_size=self.batch_size):

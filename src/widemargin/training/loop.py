@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Replica, Source, source
 from widemargin.training.callbacks import Callback, FitState
 from widemargin.training.config import FitConfig, Outcome, Position
+from widemargin.training.distributed import Fabric
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Gauge, Row
 from widemargin.training.rng import seed_all
@@ -30,7 +31,7 @@ from widemargin.training.stopping import bad_row, stop_at_sample
 Hook: TypeAlias = Literal["on_step_end", "on_epoch_end"]
 
 
-def train(fabric: Any, config: FitConfig) -> Outcome:
+def train(fabric: Fabric, config: FitConfig) -> Outcome:
     """Train, from the beginning or from a checkpoint, as one of `fabric.world_size` processes."""
     with preserve_rng(fabric.device):
         # Processes that were spawned share the memory of the network they were given.
@@ -53,7 +54,7 @@ def train(fabric: Any, config: FitConfig) -> Outcome:
 class FitLoop:
     """A training at its position `at`: steps, measurements and checkpoints."""
 
-    def __init__(self, fabric: Any, config: FitConfig, model: nn.Module) -> None:
+    def __init__(self, fabric: Fabric, config: FitConfig, model: nn.Module) -> None:
         if fabric.world_size > 1:
             distributed.broadcast(model)
         weight = floating_parameter(model)
@@ -277,7 +278,7 @@ class FitLoop:
         self.at.backward.setdefault(done.method, repr(done))
         return done.values, True
 
-    def _measured(self, split: str, data: Any, index: Tensor | None) -> dict[str, float]:
+    def _measured(self, split: str, data: object, index: Tensor | None) -> dict[str, float]:
         try:
             return self.gauge.read(self.model, data, index)
         except ValueError:  # scores may not be finite: then name the sample
@@ -293,11 +294,13 @@ class FitLoop:
                 start += len(y)
             raise
 
-    def _splits(self) -> dict[str, tuple[Any, Tensor | None] | None]:
+    def _splits(self) -> dict[str, tuple[object, Tensor | None] | None]:
         """The data that are measured, and positions: all of them by every process, since losses may communicate."""
         if self.config.measure.every is None:
             return {}
-        splits: dict[str, tuple[Any, Tensor | None] | None] = {"train": self.source.some(self.config.measure.samples)}
+        splits: dict[str, tuple[object, Tensor | None] | None] = {
+            "train": self.source.some(self.config.measure.samples)
+        }
         if (other := self.config.validation) is not None:
             splits["validation"] = load(other) if isinstance(other, str) else other, None
         return splits
