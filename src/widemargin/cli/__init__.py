@@ -9,7 +9,7 @@ import typer
 
 from widemargin import __version__
 from widemargin.cli import bounds, data, demo, measure, models, picture, report, study, train
-from widemargin.cli.errors import with_sentences
+from widemargin.cli.errors import one_line_errors
 from widemargin.cli.session import SESSION, Session
 
 app = typer.Typer(
@@ -73,5 +73,5 @@ COMMANDS = (
     data.data,
 )
 for command in COMMANDS:
-    app.command()(with_sentences(command))
+    app.command()(one_line_errors(command))
 app.add_typer(study.app, name="study")

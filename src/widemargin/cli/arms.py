@@ -1,4 +1,4 @@
-"""What was measured, as the plain values that the report reads (`report.schema`)."""
+"""Measurements as the plain values that the report reads (`report.schema`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from widemargin._io.files import write_parquet
+from widemargin._io.optional import EXTRAS, is_installed
+from widemargin.cli.console import notice
 from widemargin.cli.statistics import label_of
 
 if TYPE_CHECKING:
@@ -31,12 +33,12 @@ def arm(
     """One network of a page.
 
     Args:
-        name: what it is called.
+        name: its name.
         measured: its margins.
-        inputs: what they were measured on; images of one or three channels are shown.
-        bounds: the range of the inputs; without it each image is spread over its own.
+        inputs: the measured inputs; images of one or three channels are shown.
+        bounds: the range of the inputs; by default each image is scaled to its own range.
         classes: the names of the classes.
-        hardest: how many samples of smallest margin to show.
+        hardest: the number of samples of smallest margin to show.
         more: other entries of `report.schema.ArmResult`, such as curve, history and note.
     """
     place = next(iter(measured.margins))
@@ -59,18 +61,39 @@ def arm(
     return cast("ArmResult", made)
 
 
+def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, settings: Mapping[str, Any]) -> list[Path]:
+    """Write page.html with one arm; a notice and no file if the packages of the extra `report` are missing."""
+    from widemargin._io.provenance import provenance
+    from widemargin.report import page
+
+    if not is_installed(*EXTRAS["report"]):
+        notice("no page.html, which needs more packages: pip install 'widemargin[report]'")
+        return []
+    origins = provenance(settings["device"])
+    result = {
+        "title": title,
+        "subtitle": subtitle,
+        "norm": norm(settings["p"]),
+        "arms": [arm],
+        "settings": {key: value for key, value in settings.items() if value not in (None, [])},
+        "versions": origins["versions"],
+        "hardware": origins["hardware"],
+    }
+    return [page.write(folder / "page.html", result)]
+
+
 def curve(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     """The rows of `attacks.curve`, as an arm has them."""
     return [{"epsilon": row["epsilon"], "accuracy": row["accuracy"]} for row in rows]
 
 
 def bracket(found: Bracket, points: int = 61) -> dict[str, Any]:
-    """A bracket as an arm has it, with robust accuracy at ε from 0 to the largest distance found."""
+    """A bracket as an arm has it, with robust accuracy at ε from 0 to the largest upper bound."""
     known = found.upper[found.found]
     top = float(known.max()) if len(known) else float(found.lower.max())
     band = found.robust_accuracy([top * i / (points - 1) for i in range(points)])
     rows = zip(band.epsilons, band.certified, band.attacked, strict=True)
-    # The bounds are not rounded to nearest: a lower bound must not pass its upper one, nor say more than is proved.
+    # Rounded outwards: a lower bound must not exceed its upper bound or what is proved.
     return {
         "lower": [_down(value) for value in found.lower.tolist()],
         "upper": [None if math.isinf(value) else _up(value) for value in found.upper.tolist()],
@@ -80,7 +103,7 @@ def bracket(found: Bracket, points: int = 61) -> dict[str, Any]:
 
 
 def write_bracket(path: Path, found: Bracket) -> Path:
-    """Write the bracket's columns as Parquet; an upper bound that was not found is infinite."""
+    """Write the bracket's columns as Parquet; a missing upper bound is infinite."""
     import numpy as np
 
     columns = {name: getattr(found, name).numpy() for name in ("lower", "upper", "linearized", "found")}
@@ -100,7 +123,7 @@ def norm(p: float) -> str:
 
 
 def plain(value: float) -> float | None:
-    """Six digits, and None for what is no number: JSON has neither NaN nor infinities."""
+    """Rounded to six digits; None for NaN and infinities, which JSON does not have."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
@@ -115,7 +138,7 @@ def _up(value: float) -> float:
 
 
 def _image(x: Tensor, bounds: tuple[float, float] | None) -> dict[str, str]:
-    """The picture of an input, where it is one; nothing where it is not."""
+    """The PNG of an input that is an image; empty for other inputs."""
     if x.ndim != 3 or x.shape[0] not in (1, 3):
         return {}
     from widemargin.report import png

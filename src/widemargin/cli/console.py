@@ -1,4 +1,4 @@
-"""What the commands print: results on standard output, notices and errors on standard error."""
+"""Printing: results on standard output, notices and errors on standard error."""
 
 from __future__ import annotations
 
@@ -19,34 +19,40 @@ def out() -> Console:
 
 
 def say(message: str) -> None:
-    """Say how far the work is, on standard error."""
+    """Print progress on standard error."""
     _say(message, "")
 
 
 def notice(message: str) -> None:
-    """Say something beside the result, in yellow, on standard error."""
+    """Print a notice in yellow on standard error."""
     _say(f"Note: {message}", "yellow")
 
 
 def complain(message: str) -> None:
-    """Say what went wrong, in red, on standard error."""
+    """Print an error in red on standard error."""
     _say(f"Error: {message}", "red")
 
 
+def wrote(*paths: object) -> None:
+    """Print the names of written files, on standard output."""
+    for path in paths:
+        out().print(text(f"wrote {path}"), soft_wrap=True)
+
+
 def text(value: object, style: str = "") -> Text:
-    """`value` to print as it is, in one line, never read as markup."""
+    """`value` as text in one line, without markup."""
     from rich.text import Text
 
     return Text(printable(value), style=style)
 
 
 def printable(value: object) -> str:
-    """`value` with line ends and control characters spelt out: names of others may hold anything."""
+    """`value` with line ends and control characters escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
 
 
 def number(value: float) -> str:
-    """Three digits, or a dash where there is no number."""
+    """Three digits, or a dash for NaN."""
     return "–" if math.isnan(value) else f"{value + 0.0:#.3g}".rstrip(".")  # + 0.0: no −0
 
 
@@ -56,7 +62,7 @@ def share(value: float) -> str:
 
 
 def table(title: str) -> Table:
-    """An empty table in the style of them all, narrow enough for 80 columns."""
+    """An empty table in the common style, narrow enough for 80 columns."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -72,5 +78,5 @@ def table(title: str) -> Table:
 def _say(message: str, style: str) -> None:
     from rich.console import Console
 
-    # Not broken into lines here: a terminal wraps a sentence itself, and a log keeps it whole.
+    # No line breaks here: a terminal wraps a sentence itself, and a log keeps it in one line.
     Console(stderr=True).print(text(" ".join(message.split()), style), soft_wrap=True)

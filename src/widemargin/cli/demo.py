@@ -6,11 +6,11 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from widemargin._io.optional import EXTRAS, check_installed
-from widemargin.cli.console import out, say, table, text
+from widemargin.cli.console import out, say, table, text, wrote
 from widemargin.cli.errors import about
+from widemargin.cli.inputs import check_folder
+from widemargin.cli.options import Folder, Open, Seed, option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,36 +19,26 @@ if TYPE_CHECKING:
 
 
 def demo(
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="Where the files go; those there are replaced.")
-    ] = Path("demo"),
-    epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Passes over the training images, of each loss.")
-    ] = 40,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed of the choice of images, the first weights and the order.")
-    ] = 0,
+    folder: Folder = Path("demo"),
+    epochs: Annotated[int, option("Passes over the training images, for each loss.", None, "N", min=1)] = 40,
+    seed: Seed = 0,
     sizes: Annotated[
-        str,
-        typer.Option(metavar="N,N,…", help="Train on so many images too, for a chart of accuracy against data."),
+        str, option("Also train on these numbers of images, for a chart of accuracy against data.", None, "N,N,…")
     ] = "",
-    open_: Annotated[
-        bool, typer.Option("--open", metavar="", help="Open the page in a browser when it is written.")
-    ] = False,
+    open_: Open = False,
 ) -> None:
-    """Train one small network in five ways on 250 images, and compare their margins.
+    """Train a small network with five losses on 250 images, and compare the margins.
 
     Cross-entropy, hinge, ODN, large margin at all layers, and cross-entropy
-    with the Jacobian regularizer, each from the same first weights and for as
-    many steps; tested on the other 4,750 images of mnist-5k. A table is
-    printed; result.json and page.html, which any browser opens, are written.
+    with the Jacobian regularizer, each from the same initial weights and for
+    the same number of steps; tested on the other 4,750 images of mnist-5k.
+    Prints a table and writes result.json and page.html.
     """
     from widemargin.report import page
 
     counts = sizes_of(sizes)
-    check_installed(*EXTRAS["report"])  # known before the work, not after it
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"--out is {str(folder)!r}, which is a file, expected a folder")
+    check_installed(*EXTRAS["report"])  # before the work, not after it
+    check_folder(folder)
     with about("--out"):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -61,12 +51,15 @@ def demo(
     console = out()
     console.print(overview(result))
     console.print(text(f"{result['subtitle']}; margins are l_2 distances at the input"), soft_wrap=True)
-    console.print(text(f"wrote {written}"), soft_wrap=True)
-    console.print(text(f"wrote {shown}"), soft_wrap=True)
-    address = shown.resolve().as_uri()
-    if open_ and webbrowser.open(address):
-        return
-    console.print(text(f"open it with a browser: {address}"), soft_wrap=True)
+    wrote(written, shown)
+    open_page(shown, open_)
+
+
+def open_page(path: Path, wanted: bool) -> None:
+    """Open a page in a browser if `wanted` and possible; else print its address."""
+    address = path.resolve().as_uri()
+    if not (wanted and webbrowser.open(address)):
+        out().print(text(f"open it with a browser: {address}"), soft_wrap=True)
 
 
 def sizes_of(given: str) -> list[int]:
@@ -89,7 +82,7 @@ _NARROW = {"mean margin": "mean\nmargin"} | {f"FGSM, ε = {e:g}": f"FGSM\nε {e:
 
 
 def overview(result: Result) -> Table:
-    """The first table of the page, for a terminal; the best of each column is bold."""
+    """The overview of the page as a table for the terminal, the best of each column in bold."""
     from widemargin.report import tables
 
     found = tables.overview(result)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def device(name: str) -> torch.device:
-    """The device `name`, there and working; `auto` is the accelerator of this machine, or the processor."""
+    """The device `name`, after checking that it works; `auto` is the accelerator of this machine, or the CPU."""
     import torch
 
     if name == "auto":

@@ -1,8 +1,8 @@
-"""The panel of `widemargin picture`: a plane through three samples, or the plane that the data lie in."""
+"""Panels of `widemargin picture`: the plane through three samples, or the plane of two-dimensional data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -14,21 +14,22 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from widemargin.data import Data, Samples
+    from widemargin.report.picture_schema import Panel
 
 _SHOWN = 2000  # samples of a whole plane, at most
 
 
 def three(part: Samples, wanted: tuple[int, int, int] | None) -> tuple[int, int, int]:
-    """The indices of three samples that span a plane: those wanted, or the first of three classes."""
+    """The indices of three samples: those wanted, or the first samples of three classes."""
     if wanted is None:
-        labels: list[Any] = part.y.tolist()
+        labels = part.y.tolist()
         firsts = [labels.index(label) for label in dict.fromkeys(labels)][:3]
         rest = [index for index in range(len(labels)) if index not in firsts]
         one, two, other = (firsts + rest)[:3]
         return one, two, other
     for index in wanted:
         if index >= len(part):
-            raise ValueError(f"sample {index} is not there, expected indices below {len(part)}")
+            raise ValueError(f"sample {index} does not exist, expected indices below {len(part)}")
     return wanted
 
 
@@ -41,7 +42,7 @@ def panel(
     room: float,
     max_cells: int,
     pixels: int,
-) -> dict[str, Any]:
+) -> Panel:
     """The plane with its cells or as a raster, the samples in it and their exact distances to the boundary."""
     if chosen is None:
         origin, frame = torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
@@ -55,14 +56,15 @@ def panel(
     u, v = (side.reshape(shape) for side in frame)
     piece = geometry.slice2d(network, origin.reshape(shape), u, v, box, max_cells=max_cells, pixels=pixels)
     labels = part.y[picked]
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         "title": "The whole plane" if chosen is None else f"Through samples {', '.join(map(str, chosen))}",
-        "text": _told(piece, chosen is not None),
+        "text": _caption(piece, chosen is not None),
         "classes": list(data.classes),
         "outlines": True,
         "points": panels.points(places, labels),
         **geometry.plain(piece),
     }
+    made = cast("Panel", values)
     if isinstance(piece, geometry.Slice):
         margins = geometry.exact_margin(piece, places.to(piece.maps.device), labels, signed=True, outside="edge")
         made["points"] = panels.points(places, labels, margins=margins, box=box)
@@ -83,24 +85,24 @@ def _spanned(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return rows[0], frame.T, torch.cat((places.new_zeros(1, 2), places.T))
 
 
-def _told(piece: geometry.Slice | geometry.Raster, slice_: bool) -> str:
+def _caption(piece: geometry.Slice | geometry.Raster, slice_: bool) -> str:
     units = "in units of the inputs' l_2 distance"
     if isinstance(piece, geometry.Raster):
         rows, columns = piece.points.shape[:2]
         return (
             f"Drawn as a raster of {columns} × {rows} pixels, not exactly: the plane has more than "
-            f"{piece.max_cells:,} cells. Colours are the classes that the network answers, axes {units}."
+            f"{piece.max_cells:,} cells. Colours are the predicted classes, axes {units}."
         )
     near = " within this plane" if slice_ else ""
     return (
-        f"{len(piece):,} cells, exact: on each the network is affine. Colours are the classes that it answers, the "
-        f"thick line is the decision boundary, axes {units}. Pointing at a sample tells its exact distance to the "
+        f"{len(piece):,} cells, exact: on each the network is affine. Colours are the predicted classes, the "
+        f"thick line is the decision boundary, axes {units}. Point at a sample to see its exact distance to the "
         f"boundary{near}."
     )
 
 
-def _add_images(made: dict[str, Any], x: Tensor, bounds: tuple[float, float] | None) -> None:
-    """Small images beside the samples, where they are images."""
+def _add_images(made: Panel, x: Tensor, bounds: tuple[float, float] | None) -> None:
+    """Add thumbnails to the samples if they are images."""
     if x.ndim != 4 or x.shape[1] not in (1, 3) or bounds is None:
         return
     low, high = bounds

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli.console import out, text
+from widemargin.cli.demo import open_page
 from widemargin.cli.errors import about
+from widemargin.cli.options import Folder, Open, option
 
 
 def report(
-    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Where <ID>.json lie.")] = Path("results"),
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="Where the pages go; those there are replaced.")
-    ] = Path("report"),
-    open_: Annotated[
-        bool, typer.Option("--open", metavar="", help="Open the scoreboard in a browser when it is written.")
-    ] = False,
+    results: Annotated[Path, option("The folder of the files <ID>.json.", None, "FOLDER")] = Path("results"),
+    folder: Folder = Path("report"),
+    open_: Open = False,
 ) -> None:
-    """Write the scoreboard: what the papers report, what was measured, and the verdict.
+    """Write the scoreboard of the studies: reported values, measured values and verdicts.
 
-    index.html has a row for every study; each study with a result has a page
-    of its own, with the paper's figure drawn again from our rows.
+    index.html has a row for every study; each study with a result has its own
+    page, with the paper's figure redrawn from the measured values.
     """
     from widemargin.report import studies
     from widemargin.studies import catalog, result
@@ -40,6 +35,4 @@ def report(
     console = out()
     console.print(text(", ".join(f"{count} {word}" for word, count in studies.counts(found).items())), soft_wrap=True)
     console.print(text(f"wrote {len(written)} files to {folder}"), soft_wrap=True)
-    address = written[0].resolve().as_uri()
-    if not (open_ and webbrowser.open(address)):
-        console.print(text(f"open it with a browser: {address}"), soft_wrap=True)
+    open_page(written[0], open_)

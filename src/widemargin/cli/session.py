@@ -1,4 +1,4 @@
-"""What the options before the command say, for the command."""
+"""Global options of the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """The options that stand before every command."""
+    """Options that are given before the command."""
 
     data_root: Path | None = None
     traceback: bool = False

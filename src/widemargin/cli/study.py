@@ -10,7 +10,7 @@ import typer
 
 from widemargin.cli.console import notice, number, out, say, table, text
 from widemargin.cli.devices import device as device_of
-from widemargin.cli.errors import about, with_sentences
+from widemargin.cli.errors import about, one_line_errors
 from widemargin.cli.options import RUNNING, DataRoot, Device
 from widemargin.cli.session import SESSION
 
@@ -181,7 +181,7 @@ def verdicts(results: Results = Path("results")) -> None:
 
 
 for command, called in ((list_, "list"), (show, "show"), (run, "run"), (verdicts, "verdicts")):
-    app.command(called)(with_sentences(command))
+    app.command(called)(one_line_errors(command))
 
 
 def _claims(found: dict[str, Any]) -> Table:
