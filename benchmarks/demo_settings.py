@@ -3,7 +3,7 @@
     python benchmarks/demo_settings.py --data-root FOLDER --workers 16
 
 The demo's 5,000 images come from MNIST's training part, so these come from its test part: 250 to train on and 2,000 to
-validate on. Every way gets the same budget: eight settings, three seeds each, 40 epochs. The best mean validation
+validate on. Every method gets the same budget: eight settings, three seeds each, 40 epochs. The best mean validation
 accuracy wins; the demo (`widemargin/cli/five_losses.py`) has the winners.
 """
 
@@ -23,7 +23,7 @@ from widemargin import data, losses, regularizers, training
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
 from widemargin.cli import five_losses
-from widemargin.cli.five_losses import LAYERS, Way
+from widemargin.cli.five_losses import LAYERS, DemoMethod
 from widemargin.margins.accuracy import accuracy
 
 EPOCHS, SEEDS, VALIDATION = 40, (0, 1, 2), 2000
@@ -31,36 +31,38 @@ FEW = (5e-4, 1e-3, 2e-3, 4e-3)
 MANY = (2.5e-4, 5e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 4e-3, 8e-3)  # for ways without a number of their own
 
 
-def settings() -> Iterator[tuple[str, str, Way]]:
-    """Name of the way, the setting in words, and the way with it."""
-    ways = {way.name: way for way in five_losses.WAYS}
+def settings() -> Iterator[tuple[str, str, DemoMethod]]:
+    """Name of the method, the setting in words, and the method with it."""
+    methods = {method.name: method for method in five_losses.METHODS}
     for name in ("cross-entropy", "hinge"):
         for lr in MANY:
-            yield name, f"lr {lr:g}", dataclasses.replace(ways[name], lr=lr)
+            yield name, f"lr {lr:g}", dataclasses.replace(methods[name], lr=lr)
     for lr in FEW:
         for r, theta in ((2.0, 1.0), (1.2, 0.7)):
             loss: Any = losses.odn(r=r, theta=theta)
-            yield "odn", f"lr {lr:g}, r {r:g}, theta {theta:g}", dataclasses.replace(ways["odn"], loss=loss, lr=lr)
+            yield "odn", f"lr {lr:g}, r {r:g}, theta {theta:g}", dataclasses.replace(methods["odn"], loss=loss, lr=lr)
         for gamma in (1.0, 2.0):
             loss = losses.large_margin(p=2.0, gamma=gamma, at=LAYERS, classes=1)
-            way = dataclasses.replace(ways["large-margin"], loss=loss, lr=lr)
-            yield "large-margin", f"lr {lr:g}, gamma {gamma:g}", way
+            method = dataclasses.replace(methods["large-margin"], loss=loss, lr=lr)
+            yield "large-margin", f"lr {lr:g}, gamma {gamma:g}", method
         for weight in (0.3, 1.0):
-            way = dataclasses.replace(ways["jacobian"], regularizers=(regularizers.Jacobian(weight=weight),), lr=lr)
-            yield "jacobian", f"lr {lr:g}, weight {weight:g}", way
+            method = dataclasses.replace(
+                methods["jacobian"], regularizers=(regularizers.Jacobian(weight=weight),), lr=lr
+            )
+            yield "jacobian", f"lr {lr:g}, weight {weight:g}", method
 
 
 def run(job: tuple[int, int, str | None]) -> tuple[int, int, float]:
     """Validation accuracy of one setting with one seed."""
     number, seed, root = job
     torch.set_num_threads(1)
-    way = list(settings())[number][2]
+    method = list(settings())[number][2]
     others = data.load("mnist", root=root).test  # the demo's images are of the training part
     train = data.subset(others, count=five_losses.IMAGES, seed=seed, balanced=True)
     rest = torch.ones(len(others), dtype=torch.bool)
     rest[train.index] = False
     validation = data.subset(others.select(rest.nonzero()[:, 0]), count=VALIDATION, seed=seed, balanced=True)
-    fitted = five_losses.fit(way, train, epochs=EPOCHS, seed=seed, measure=training.Measure(every=None))
+    fitted = five_losses.fit(method, train, epochs=EPOCHS, seed=seed, measure=training.Measure(every=None))
     return number, seed, accuracy(fitted.model, validation)
 
 

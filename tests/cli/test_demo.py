@@ -34,7 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_prints_a_table_and_writes_a_page(run: Run) -> None:
     answer = run("demo", "--epochs", "2", "--seed", "3", "--out", "there")
     assert answer.code == 0, answer.err
-    labels = [way.label for way in five_losses.WAYS]
+    labels = [method.label for method in five_losses.METHODS]
     lines = answer.out.splitlines()
     for label in labels:
         assert sum(line.lstrip().startswith(f"{label}  ") for line in lines) == 1, label
@@ -104,7 +104,7 @@ def test_the_page_is_opened_where_asked(run: Run, monkeypatch: pytest.MonkeyPatc
         return True
 
     monkeypatch.setattr(webbrowser, "open", browse)
-    monkeypatch.setattr(five_losses, "WAYS", five_losses.WAYS[:1])
+    monkeypatch.setattr(five_losses, "METHODS", five_losses.METHODS[:1])
     answer = run("demo", "--epochs", "1", "--open")
     assert answer.code == 0, answer.err
     assert opened == [Path("demo/page.html").resolve().as_uri()]

@@ -55,7 +55,7 @@ def test_a_network_that_needs_an_extra_says_so(run: Run) -> None:
         (("wrn-28",), "NAME: name is 'wrn-28'"),
         (("[bold]x",), "NAME: name is '[bold]x'"),
         (("toy-mlp", "--set", "width=3"), "NAME: 'width'"),
-        (("toy-mlp", "--set", "width"), "--set is 'width', expected key=value"),
+        (("toy-mlp", "--set", "width"), "--set is 'width'"),
         (("--set", "width=3"), "--set needs the NAME of the network that it is a setting of"),
     ],
 )

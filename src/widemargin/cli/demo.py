@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli.console import out, say, table, text, wrote
-from widemargin.cli.errors import about
-from widemargin.cli.inputs import check_folder
+from widemargin.cli.inputs import make_folder
 from widemargin.cli.options import Folder, Open, Seed, option
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ def demo(
 
     counts = sizes_of(sizes)
     check_installed(*EXTRAS["report"])  # before the work, not after it
-    check_folder(folder)
-    with about("--out"):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
 
     from widemargin._io.files import write_json
     from widemargin.cli import five_losses

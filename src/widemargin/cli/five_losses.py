@@ -1,4 +1,4 @@
-"""What the demo runs: five ways to train one small network on 250 images, with the same budget for each."""
+"""The demo: one small network trained with five losses on 250 images, with the same budget for each."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ BATCH = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
-    """A way to train. Its numbers were chosen on images that the demo never sees (`benchmarks/demo_settings.py`)."""
+class DemoMethod:
+    """A training method. Its numbers were chosen on images that the demo never sees (`benchmarks/demo_settings.py`)."""
 
     name: str
     label: str
@@ -38,17 +38,17 @@ class Way:
     regularizers: tuple[Any, ...] = ()
 
 
-WAYS = (
-    Way(name="cross-entropy", label="cross-entropy", loss=losses.CrossEntropy(), lr=4e-3),
-    Way(name="hinge", label="hinge", loss=losses.MultiClassHinge(), lr=1e-3),
-    Way(name="odn", label="ODN", loss=losses.odn(r=2.0, theta=1.0), lr=2e-3),
-    Way(
+METHODS = (
+    DemoMethod(name="cross-entropy", label="cross-entropy", loss=losses.CrossEntropy(), lr=4e-3),
+    DemoMethod(name="hinge", label="hinge", loss=losses.MultiClassHinge(), lr=1e-3),
+    DemoMethod(name="odn", label="ODN", loss=losses.odn(r=2.0, theta=1.0), lr=2e-3),
+    DemoMethod(
         name="large-margin",
         label="all-layer large margin",
         loss=losses.large_margin(p=2.0, gamma=2.0, at=LAYERS, classes=1),
         lr=2e-3,
     ),
-    Way(
+    DemoMethod(
         name="jacobian",
         label="cross-entropy + Jacobian",
         loss=losses.CrossEntropy(),
@@ -64,10 +64,10 @@ def run(*, epochs: int, seed: int, sizes: Sequence[int] = (), told: Callable[[st
     train = every.select(torch.arange(min(IMAGES, len(every))))  # the first images of a larger set are the smaller set
     with _one_thread():
         trained = []
-        for way in WAYS:
-            made = _arm(way, train, test, epochs=epochs, seed=seed, told=told)
+        for method in METHODS:
+            made = _arm(method, train, test, epochs=epochs, seed=seed, told=told)
             if sizes:
-                made["sizes"] = _against_data(way, made, every, test, sizes, epochs=epochs, seed=seed, told=told)
+                made["sizes"] = _against_data(method, made, every, test, sizes, epochs=epochs, seed=seed, told=told)
             trained.append(made)
     origin = provenance.provenance()
     parameters = sum(p.numel() for p in models.mnist_cnn(**NETWORK).parameters())
@@ -83,7 +83,7 @@ def run(*, epochs: int, seed: int, sizes: Sequence[int] = (), told: Callable[[st
             "test images": len(test),
             "network": f"elsayed-mnist-cnn with widths {NETWORK['widths']} and hidden {NETWORK['hidden']}",
             "parameters": parameters,
-            "optimizer": "Adam, lr " + ", ".join(f"{way.lr:g} ({way.label})" for way in WAYS),
+            "optimizer": "Adam, lr " + ", ".join(f"{method.lr:g} ({method.label})" for method in METHODS),
             "epochs": epochs,
             "batch size": BATCH,
             "seed": seed,
@@ -105,17 +105,23 @@ def split(seed: int, images: int = IMAGES) -> tuple[Samples, Samples]:
 
 
 def fit(
-    way: Way, train: Samples, *, epochs: int, seed: int, measure: training.Measure, validation: Samples | None = None
+    method: DemoMethod,
+    train: Samples,
+    *,
+    epochs: int,
+    seed: int,
+    measure: training.Measure,
+    validation: Samples | None = None,
 ) -> training.Fit:
-    """The network of one way, trained on `train`."""
+    """The network of one method, trained on `train`."""
     torch.manual_seed(seed)
     network = models.mnist_cnn(**NETWORK)  # the same first weights for each
     return training.fit(
         network,
         train,
-        loss=way.loss,
-        regularizers=way.regularizers,
-        optimizer=training.AdamW(lr=way.lr),
+        loss=method.loss,
+        regularizers=method.regularizers,
+        optimizer=training.AdamW(lr=method.lr),
         epochs=epochs,
         batch_size=BATCH,
         seed=seed,
@@ -125,24 +131,26 @@ def fit(
     )
 
 
-def _arm(way: Way, train: Samples, test: Samples, *, epochs: int, seed: int, told: Callable[[str], None]) -> ArmResult:
+def _arm(
+    method: DemoMethod, train: Samples, test: Samples, *, epochs: int, seed: int, told: Callable[[str], None]
+) -> ArmResult:
     started = time.perf_counter()
     watched = subset(test, count=WATCHED, seed=seed, balanced=True)
     every = max(1, epochs // 8)
     measure = training.Measure(every=every, at=("input",), p=2.0)
-    fitted = fit(way, train, epochs=epochs, seed=seed, measure=measure, validation=watched)
+    fitted = fit(method, train, epochs=epochs, seed=seed, measure=measure, validation=watched)
     network = fitted.model
     seconds = time.perf_counter() - started
-    told(f"{way.label}: trained in {seconds:.0f} s")
+    told(f"{method.label}: trained in {seconds:.0f} s")
     measured = margins.measure(network, test, at=("input",), p=2.0)
     attacked = attacks.curve(network, subset(test, count=ATTACKED, seed=seed, balanced=True), EPSILONS)
     return arms.arm(
-        way.name,
+        method.name,
         measured,
         inputs=test.x,
         bounds=(0.0, 1.0),
-        label=way.label,
-        note=" + ".join(map(repr, (way.loss, *way.regularizers))),
+        label=method.label,
+        note=" + ".join(map(repr, (method.loss, *method.regularizers))),
         curve=arms.curve(attacked),
         history=arms.history(fitted.history.rows),
         seconds=round(seconds, 1),
@@ -150,7 +158,7 @@ def _arm(way: Way, train: Samples, test: Samples, *, epochs: int, seed: int, tol
 
 
 def _against_data(
-    way: Way,
+    method: DemoMethod,
     made: ArmResult,
     every: Samples,
     test: Samples,
@@ -165,9 +173,9 @@ def _against_data(
     for size in sorted({*sizes} - {IMAGES}):
         part = every.select(torch.arange(size))
         passes = max(1, round(epochs * -(-IMAGES // BATCH) / -(-size // BATCH)))
-        network = fit(way, part, epochs=passes, seed=seed, measure=training.Measure(every=None)).model
+        network = fit(method, part, epochs=passes, seed=seed, measure=training.Measure(every=None)).model
         found[size] = accuracy(network, test)
-        told(f"{way.label}: {found[size]:.1%} from {size} images")
+        told(f"{method.label}: {found[size]:.1%} from {size} images")
     return [{"samples": size, "accuracy": found[size]} for size in sorted(found)]
 
 

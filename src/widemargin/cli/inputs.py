@@ -46,7 +46,7 @@ def load_inputs(
     folder: Path,
     at: Sequence[str] | None = None,
 ) -> Inputs:
-    """Load the network and the data of a command, check that they fit together, and create its output folder."""
+    """Load the network and the data of a command; check that they fit together, and the output folder."""
     from widemargin.data import load
     from widemargin.places import check_places
 
@@ -61,8 +61,6 @@ def load_inputs(
         loaded = load(data, root=data_root or SESSION.get().data_root)
     samples = loaded.train if split is DataSplit.train else loaded.test
     check_fits(network, samples, model, data)
-    with about("--out"):
-        folder.mkdir(parents=True, exist_ok=True)
     origin = {
         "model": model,
         "set": [printable(pair) for pair in set_ or []],
@@ -86,6 +84,13 @@ def check_folder(folder: Path) -> None:
     """Raise if the output folder is a file."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out is {str(folder)!r}, which is a file, expected a folder")
+
+
+def make_folder(folder: Path) -> None:
+    """Create the output folder."""
+    check_folder(folder)
+    with about("--out"):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def check_fits(network: nn.Module, samples: Any, model: str, data: str) -> None:

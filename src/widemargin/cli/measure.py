@@ -12,7 +12,7 @@ from widemargin._io.optional import check_installed
 from widemargin.cli import arms, statistics
 from widemargin.cli.console import out, text, wrote
 from widemargin.cli.errors import about
-from widemargin.cli.inputs import Inputs, load_inputs, measure_margins, note_untrained, parse_classes
+from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, note_untrained, parse_classes
 from widemargin.cli.options import (
     MARGIN,
     RESULTS,
@@ -118,6 +118,7 @@ def measure(
         folder=folder,
         at=at,
     )
+    make_folder(folder)
     note_untrained(model, weights)
     result = measure_margins(
         inputs.network,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli.console import out, say, text, wrote
 from widemargin.cli.errors import about
-from widemargin.cli.inputs import Inputs, check_folder, load_inputs, note_untrained
+from widemargin.cli.inputs import Inputs, check_folder, load_inputs, make_folder, note_untrained
 from widemargin.cli.options import (
     DATA,
     NETWORK,
@@ -97,8 +97,6 @@ def picture(
         from widemargin.cli import paper_pictures
 
         drawn = getattr(paper_pictures, paper.value)(told=say)
-        with about("--out"):
-            folder.mkdir(parents=True, exist_ok=True)
     else:
         if model is None or data is None:
             raise ValueError("--model and --data are needed, or --paper for a picture of a paper")
@@ -116,6 +114,7 @@ def picture(
         )
         note_untrained(model, weights)
         drawn = _picture(inputs, chosen, room=room, max_cells=max_cells, pixels=pixels)
+    make_folder(folder)
     written = [
         page.write(folder / "picture.html", drawn),
         figures.save(planes.figure(drawn), folder / "picture.svg"),

@@ -15,7 +15,7 @@ from widemargin._io.optional import check_installed, is_installed
 from widemargin.cli import arms, statistics
 from widemargin.cli.console import complain, out, text, wrote
 from widemargin.cli.errors import about
-from widemargin.cli.inputs import Inputs, load_inputs, measure_margins, parse_classes
+from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, parse_classes
 from widemargin.cli.options import (
     DATA,
     RESULTS,
@@ -134,6 +134,7 @@ def train(
         at=at,
     )
     samples = _training_samples(inputs, count, seed)
+    make_folder(folder)
     start = time.monotonic()
     try:
         result = fit(
