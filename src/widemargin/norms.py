@@ -35,9 +35,8 @@ def check_p(p: float) -> None:
 def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     """‖x_k‖_p = (Σ |x_kj|^p)^(1/p) of every sample, over all its other dimensions; max |x_kj| for p = ∞.
 
-    No power overflows or underflows: the row is divided by its largest entry first, or for p = 2 on a GPU its squares
-    are summed in float64. Half precision is summed in float32 at least. The gradient at 0, where the norm has none, is
-    0.
+    No power overflows or underflows: rows are divided by their largest entry first, or for p = 2 on a GPU squares are
+    summed in float64. Half precision is summed in float32. The gradient at 0 is defined as 0.
     """
     check_p(p)
     if p == 2 and x.is_cuda and runtime.has_triton():
@@ -50,8 +49,8 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
         return rows.abs().sum(dim=1)
     if p == math.inf:
         return rows.abs().amax(dim=1)
-    # A constant in the graph: by homogeneity the gradient is right without it. The ends keep rows of zeros, and rows
-    # with an infinite entry, from becoming NaN. Few kernels: on small networks a GPU waits for their launches.
+    # Detached: by homogeneity the gradient is correct without it. Clamped, so that rows of zeros and rows with an
+    # infinite entry do not become NaN. Few kernels, since small networks are bound by launches.
     span = torch.finfo(rows.dtype)
     unit = torch.linalg.vector_norm(rows.detach(), math.inf, dim=1, keepdim=True).clamp_(span.tiny, span.max)
     return torch.linalg.vector_norm(rows / unit, p, dim=1) * unit[:, 0]
@@ -65,7 +64,7 @@ def frobenius(weight: Tensor) -> Tensor:
 def two_one(weight: Tensor) -> Tensor:
     """‖Wᵀ‖_{2,1}: the sum of the l_2 norms of the rows of W (farhang Def. 3.2; errata 9).
 
-    A row is what one output unit sees: for a convolution, the kernel of one output channel.
+    A row belongs to one output unit: for a convolution, the kernel of one output channel.
     """
     return torch.linalg.vector_norm(weight.flatten(1), dim=1).sum()
 
@@ -80,11 +79,10 @@ def spectral(weight: Float[Tensor, "rows columns"]) -> Tensor:
 
 
 def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
-    """The operator norm of a linear layer on inputs of `input_shape` (without the batch), its bias left out.
+    """The operator norm of a linear layer, without its bias, on inputs of `input_shape` (without the batch).
 
-    A convolution is taken as the linear operator it is, with its stride, padding and dilation, on images of that size:
-    not as its kernel laid out as a matrix, whose norm can be several times smaller. In float32 at least, whatever
-    autocast says and the layer's own dtype is.
+    A convolution is the linear operator with its stride, padding and dilation on images of that size, not its kernel
+    reshaped to a matrix, whose norm can be several times smaller. Computed in float32 at least, also under autocast.
     """
     weight = layer.weight
     assert isinstance(weight, Tensor)
@@ -114,9 +112,9 @@ def largest_singular_value(
 ) -> Tensor:
     """The largest singular value of a linear map given by its products with vectors.
 
-    Power iteration that forgets nothing (Golub-Kahan-Lanczos, fully reorthogonalised): from step to step the value
-    rises to the truth. It stops once it has stopped rising at the precision of the dtype. The start has a seed of its
-    own, so that the same map always has the same norm.
+    Golub-Kahan-Lanczos bidiagonalisation with full reorthogonalisation: the value increases to the largest singular
+    value, and the iteration stops once it no longer increases at the precision of the dtype. The start vector has a
+    fixed seed, so that the same map always has the same norm.
     """
     generator = torch.Generator().manual_seed(0)
     v = torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like.device)
@@ -135,7 +133,7 @@ def largest_singular_value(
         beta = w.norm()
         diagonal.append(alpha)
         beside.append(beta)
-        # k × (k + 1): without the last β a map onto fewer than numel dimensions would lose what it does to the rest.
+        # k × (k + 1): without the last β, a map onto fewer than numel dimensions would be underestimated.
         bidiagonal = pad(torch.diag(torch.stack(diagonal)), (0, 1)) + pad(torch.diag(torch.stack(beside)), (1, 0))
         new = torch.linalg.matrix_norm(bidiagonal, ord=2)
         settled = settled + 1 if new - value <= 4 * eps * new else 0
@@ -150,4 +148,4 @@ def largest_singular_value(
 def _orthogonal(v: Tensor, basis: list[Tensor]) -> Tensor:
     columns = torch.stack(basis)
     v = v - columns.T @ (columns @ v)
-    return v - columns.T @ (columns @ v)  # twice is enough for orthogonality to rounding
+    return v - columns.T @ (columns @ v)  # twice, for orthogonality up to rounding

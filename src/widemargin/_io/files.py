@@ -1,4 +1,4 @@
-"""Results on disk: each file is written whole or not at all."""
+"""Atomic files: each file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def write_json(path: Path, value: Any) -> Path:
-    """Write plain values as JSON; NaN and infinities become null, which every reader of JSON knows."""
+def write_json(path: Path, value: object) -> Path:
+    """Write plain values as JSON, with null for NaN and infinities."""
     text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
@@ -30,8 +30,8 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray[Any, Any]]) -> Pa
     return write_whole(path, lambda part: parquet.write_table(table, part))
 
 
-def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
-    """Let `write` write a temporary file beside `path`, then put it in its place in one step."""
+def write_whole(path: Path, write: Callable[[Path], object]) -> Path:
+    """Call `write` with a temporary path beside `path`, then move the file to `path` in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
@@ -47,7 +47,7 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
     return path
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(key): _finite(v) for key, v in value.items()}
     if isinstance(value, (list, tuple)):

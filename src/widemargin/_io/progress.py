@@ -1,4 +1,4 @@
-"""Progress bars with the time left, on a terminal; silence elsewhere."""
+"""Progress bars with the remaining time, on a terminal only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def track(
     from rich.progress import track as bar
 
     console = Console(stderr=True)
-    # A bar that vanishes at the end would leave an empty line in a log.
+    # rich takes the length of `items` if there is one. In a log, a transient bar would leave an empty line.
     yield from bar(items, description, total=total, console=console, transient=console.is_terminal)
 
 

@@ -1,4 +1,4 @@
-"""Where a number comes from: commit, versions and hardware, written beside every result."""
+"""Provenance of results: commit, versions and hardware."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit that WIDEMARGIN_COMMIT names, for copies without the right history; else that of the checkout."""
+    """The commit in WIDEMARGIN_COMMIT (for copies without history), else that of the checkout, else None."""
     if named := os.environ.get("WIDEMARGIN_COMMIT"):
         return named
     try:
@@ -36,19 +36,19 @@ def _commit() -> str | None:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in ("widemargin", *_PACKAGES):
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:  # an optional one, or widemargin run from its source folder
             continue
-    return found
+    return versions
 
 
-def _hardware(device: str) -> dict[str, Any]:
+def _hardware(device: str) -> dict[str, object]:
     import torch
 
-    hardware: dict[str, Any] = {"machine": platform.machine(), "cpus": os.cpu_count(), "device": device}
+    hardware: dict[str, object] = {"machine": platform.machine(), "cpus": os.cpu_count(), "device": device}
     if device.startswith("cuda"):
         hardware["gpu"] = torch.cuda.get_device_name(device)
     return hardware

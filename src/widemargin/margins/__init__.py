@@ -1,4 +1,4 @@
-"""Margins, MEASURED: at the output, as a distance at any place in any l_p, normalized, and as a distribution."""
+"""Measured margins: at the output, as a distance at any place in any l_p, normalized, and as a distribution."""
 
 from widemargin.margins import normalized
 from widemargin.margins.distance import distance, linearize, valid

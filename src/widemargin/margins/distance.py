@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from widemargin import norms
+from widemargin.checks import check_choice
 from widemargin.margins.output import Classes, Reading, differences
 from widemargin.places import At
 from widemargin.types import Labels, Mask, PerClass, PerExample, Scores
@@ -26,7 +27,7 @@ _AGGREGATES: dict[str, Callable[[Tensor], Tensor]] = {
 
 def distance(
     scores: Scores,
-    labels: Labels,
+    y: Labels,
     *,
     at: At,
     p: float = 2.0,
@@ -40,32 +41,31 @@ def distance(
     The l_p distance, to first order, that h must move until class i wins: signed, negative where misclassified. Exact
     where the scores are affine in h. It does not change when the scores are scaled.
 
-    There is no ε here. Where the gradient is zero (a dead or constant network) no step of any length reaches the
-    boundary to first order and the distance is NaN on purpose; `valid` tells those samples. So it is where the gradient
-    overflows, which in half precision it can.
+    No ε is added to the denominator. Where the gradient is zero (a dead or constant network), no step reaches the
+    boundary to first order, and the distance is NaN; `valid` marks the other samples. It is NaN too where the gradient
+    overflows, as it may in half precision.
 
     Args:
-        scores: what the network answered inside `places.watch`.
-        labels: class indices, or −1.0 and +1.0 for a binary network.
-        at: what `places.watch` gave.
+        scores: the network's scores, computed inside `places.watch`.
+        y: class indices, or −1.0 and +1.0 for a binary network.
+        at: the places, from `places.watch`.
         p: the norm in which distance is measured, a real number in [1, ∞].
-        classes: against how many of the strongest other classes, or `"all"`. Each takes a backward pass, which serves
-            all places; passes of several classes are taken together where that is faster (`At.columns`).
+        classes: number of other classes, strongest first, or `"all"`. Each takes one backward pass for all places;
+            passes of several classes are batched where that is faster (`At.columns`).
         aggregate: over those classes: the smallest distance, the mean, or `"none"` for one column per class.
         read_as: f_i as the scores themselves, or as their softmax (errata 1: inflates distances exponentially).
         second_order: keep the denominators in the graph (exact derivatives of d), instead of as constants.
     """
-    if aggregate not in _AGGREGATES:
-        raise ValueError(f"aggregate is {aggregate!r}, expected one of {', '.join(map(repr, _AGGREGATES))}")
-    lines = linearize(scores, labels, at=at, p=p, classes=classes, read_as=read_as, second_order=second_order)
+    check_choice("aggregate", aggregate, _AGGREGATES)
+    lines = linearize(scores, y, at=at, p=p, classes=classes, read_as=read_as, second_order=second_order)
     return lines.distances(aggregate)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Linearization:
-    """The two halves of a distance: `difference` f_y − f_i, and at every place its slope ‖∇(f_y − f_i)‖_q.
+    """Numerator and denominators of a distance: `difference` f_y − f_i, and its slope ‖∇(f_y − f_i)‖_q at every place.
 
-    Where `chosen` names columns of `difference` at a place, the slopes there are of those columns alone.
+    With `chosen`, the slopes at a place belong to the columns `chosen[place]` of `difference` only.
     """
 
     difference: PerClass
@@ -73,7 +73,7 @@ class Linearization:
     chosen: dict[str, Tensor] | None = None
 
     def of(self, place: str, difference: Tensor) -> Tensor:
-        """The columns of `difference` that the slopes at `place` are of."""
+        """The columns of `difference` that belong to the slopes at `place`."""
         return difference if self.chosen is None else difference.gather(1, self.chosen[place])
 
     def stacked(self) -> Float[Tensor, "places batch columns"]:
@@ -81,13 +81,13 @@ class Linearization:
         return torch.stack(list(self.slopes.values()))
 
     def beside(self, slopes: Tensor, difference: Tensor) -> Tensor:
-        """`difference` as the stacked `slopes` divide it: the same at every place, unless classes were chosen."""
+        """`difference` in the shape of the stacked `slopes`: the same at every place unless classes were chosen."""
         if self.chosen is None:
             return difference.expand_as(slopes)
         return torch.stack([self.of(place, difference) for place in self.slopes])
 
     def distances(self, aggregate: Aggregate = "min") -> dict[str, PerExample | PerClass]:
-        """Their quotient at every place, over the classes as `aggregate` says; NaN where there is no slope."""
+        """The distances at every place, aggregated over the classes; NaN where the slope is zero."""
         reduce = _AGGREGATES[aggregate]
         return {
             name: reduce(self.of(name, self.difference) / _nan_without_slope(slope))
@@ -97,7 +97,7 @@ class Linearization:
 
 def linearize(
     scores: Scores,
-    labels: Labels,
+    y: Labels,
     *,
     at: At,
     p: float = 2.0,
@@ -105,11 +105,11 @@ def linearize(
     read_as: Reading = "logits",
     second_order: bool = False,
 ) -> Linearization:
-    """The numerator and the denominators of `distance`, for those who put them together otherwise (the losses do)."""
+    """The numerator and the denominators of `distance`, for callers such as the losses that combine them otherwise."""
     q = norms.dual(p)
     if not isinstance(at, At):
-        raise TypeError(f"at is a {type(at).__name__}, expected what places.watch(model, …) gives")
-    difference = differences(scores, labels, classes=classes, read_as=read_as)
+        raise TypeError(f"at is a {type(at).__name__}, expected the places of places.watch(model, …)")
+    difference = differences(scores, y, classes=classes, read_as=read_as)
     columns: dict[str, list[Tensor]] = {name: [] for name in at}
     for gradients in at.columns(difference, second_order=second_order):
         for name, gradient in gradients.items():
@@ -120,7 +120,7 @@ def linearize(
 
 
 def choose(difference: PerClass, chosen: dict[str, Tensor], *, at: At, q: float = 2.0) -> Linearization:
-    """Exact slopes of one column of `difference` at every place, `chosen[place]` `[batch, 1]`, by a pass a place."""
+    """Exact slopes of one column `chosen[place]` `[batch, 1]` of `difference` at every place, by one pass a place."""
     picked = torch.cat([difference.gather(1, chosen[name]) for name in at], dim=1)
     passes = [gradients for part in at.columns(picked) for gradients in _each(part)]
     slopes = {
@@ -151,7 +151,7 @@ def check_rows(name: str, gradient: Tensor, *, samples: int) -> None:
 
 
 def valid(distances: PerExample) -> Mask:
-    """Which samples have a distance: those where the gradient was not zero."""
+    """True for samples with a distance: those whose gradient is not zero."""
     return ~torch.isnan(distances)
 
 

@@ -17,10 +17,10 @@ QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """The margins of a set of samples, sorted, and what is said of them.
+    """The sorted margins of a set of samples, and their statistics.
 
-    Holds the numbers themselves (8 bytes a sample), not moments of them: so merging is exact, in any order, and
-    quantiles and densities are true. NaN margins, of samples with a zero gradient, are left out and counted.
+    Holds all values (8 bytes a sample) instead of moments, so merging is exact in any order, and so are quantiles. NaN
+    margins, of samples with a zero gradient, are left out and counted in `invalid`.
     """
 
     values: Float[Tensor, " valid"]
@@ -58,7 +58,7 @@ class Distribution:
 
     @property
     def ratio(self) -> float:
-        """Mean / standard deviation, the figure of odn §4.5: the larger, the tighter the distribution."""
+        """Mean / standard deviation (odn §4.5): larger for a tighter distribution."""
         return self.mean / self.std if self.std > 0 else math.nan
 
     @property

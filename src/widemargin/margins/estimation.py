@@ -1,4 +1,4 @@
-"""Distances to the boundaries of all classes at a price that does not grow with their number, estimated (l_2 only).
+"""Estimated l_2 distances to the boundaries of all classes, at a cost that does not grow with their number.
 
 A Gaussian direction u at a place h gives (∇f_y − ∇f_i)·u for all classes i by one pass, whose square has the mean
 ‖∇f_y − ∇f_i‖². With m of them, independent, and s = ‖∇f_y − ∇f_i‖_2,
@@ -16,16 +16,17 @@ m = 3, about 1/(2m) for many. Classes share the directions, so that their errors
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
+from widemargin.checks import check_count
 from widemargin.margins.distance import Linearization, check_rows
 from widemargin.margins.output import Classes, Reading, differences
 from widemargin.modules import scores_of
-from widemargin.places import INPUT, At, BatchStatistics
+from widemargin.places import INPUT, At, BatchStatistics, Places
 from widemargin.types import Labels, PerClass
 
 
@@ -34,7 +35,7 @@ def estimate(
     x: Tensor,
     y: Labels,
     *,
-    at: Sequence[str] = (INPUT,),
+    at: Places = (INPUT,),
     probes: int = 3,
     classes: Classes = "all",
     read_as: Reading = "logits",
@@ -43,17 +44,17 @@ def estimate(
 ) -> dict[str, PerClass]:
     """d̂ of every sample and other class, strongest first, at every place: an unbiased estimate of the l_2 `distance`.
 
-    By one forward and one backward pass for all, and for each place and probe a pass of about a forward pass's price,
-    whatever the number of classes. The network must keep samples apart and be differentiable twice. NaN where no
-    direction has changed the scores, as where there is no gradient.
+    The cost is one forward and one backward pass, and for each place and probe a pass of about the cost of a forward
+    pass, whatever the number of classes. The network must not mix samples and be differentiable twice. NaN where no
+    direction changes the scores.
 
     Args:
-        model: any network, in the mode in which it is to be measured.
+        model: any network, in the mode to measure it in.
         x: a batch.
         y: its labels.
-        at: places.
+        at: place names and modules, or `"all"` (`places.check_places`).
         probes: m ≥ 2 Gaussian directions; with 2 the variance is infinite.
-        classes: of how many of the strongest other classes.
+        classes: number of other classes, strongest first.
         read_as: f_i as the scores themselves, or as their softmax.
         statistics: `"frozen"` for a network with BatchNorm in training mode.
         generator: of the directions, on the device of `x`; torch's own of that device by default.
@@ -94,20 +95,16 @@ def draw(at: At, probes: int, generator: torch.Generator | None = None) -> dict[
 
 def probed(difference: PerClass, *, at: At, directions: Mapping[str, Tensor]) -> dict[str, PerClass]:
     """ŝ at every place: the root of the mean square of the derivatives of `difference` along the directions."""
-    found = at.along(difference, directions)
+    derivatives = at.along(difference, directions)
     for name in at:
         check_rows(name, directions[name][0], samples=len(difference))
     # As an l_2 norm over the probes, which does not overflow; constants for the gradient, as a distance's slopes are.
     return {
         name: norms.lp(d.detach().flatten(1).T, 2.0).view_as(difference) / math.sqrt(len(d))
-        for name, d in found.items()
+        for name, d in derivatives.items()
     }
 
 
 def check_probes(probes: int, *, least: int) -> None:
-    """Raise unless `probes` is a number of directions from `least` on."""
-    if isinstance(probes, bool) or not isinstance(probes, int):
-        raise TypeError(f"probes is {probes!r}, expected a number of directions >= {least}")
-    if probes < least:
-        reason = ": one direction gives no unbiased distance" if probes == 1 else ""
-        raise ValueError(f"probes is {probes}, expected a number of directions >= {least}{reason}")
+    """Raise unless `probes` is a number of directions >= `least`; one direction gives no unbiased distance."""
+    check_count("probes", probes, least=least)

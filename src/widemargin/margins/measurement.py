@@ -1,4 +1,4 @@
-"""The margins of a whole data set."""
+"""Margins of every sample of a data set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin._io.files import write_json, write_parquet
 from widemargin._io.progress import track
-from widemargin.checks import check_finite
+from widemargin.checks import check_count, check_finite, check_module
 from widemargin.data import batches
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
@@ -29,8 +29,7 @@ from widemargin.types import Labels, Mask, PerExample
 class Measurement:
     """The margins of every sample of a data set, in its order, with their statistics.
 
-    `margins["output"]` is never a distance unless the place `"output"` was asked for: the output margin
-    f_y − max f_i is in `output`.
+    `output` has the output margins f_y − max f_i. `margins["output"]`, if measured, are distances at that place.
     """
 
     margins: dict[str, PerExample]
@@ -44,12 +43,12 @@ class Measurement:
 
     @property
     def accuracy(self) -> float:
-        """Share of samples whose label the network answers."""
+        """Share of samples that the network classifies correctly."""
         return float((self.predictions == self.labels).double().mean())
 
     @property
     def valid(self) -> dict[str, Mask]:
-        """At every place, which samples have a margin (a gradient that is not zero)."""
+        """At every place, the mask of samples with a margin (a gradient that is not zero)."""
         return {name: valid(values) for name, values in self.margins.items()}
 
     @property
@@ -62,9 +61,8 @@ class Measurement:
         return by_class(self._at(place), self.labels)
 
     def hardest(self, count: int, place: str | None = None) -> Tensor:
-        """Indices of the `count` samples of smallest margin at `place` (the first one asked for), smallest first."""
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise ValueError(f"count is {count!r}, expected a number of samples")
+        """Indices of the `count` samples of smallest margin at `place` (default: the first), smallest first."""
+        check_count("count", count, least=0)
         margins = self._at(next(iter(self.margins)) if place is None else place)
         return margins.nan_to_num(nan=torch.inf).argsort(stable=True)[:count]
 
@@ -73,7 +71,7 @@ class Measurement:
             raise ValueError(f"place is {place!r}, but margins were measured at {', '.join(map(repr, self.margins))}")
         return self.margins[place]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Settings, accuracy and the statistics of every place, as plain values."""
         p = self.settings["p"]
         return {
@@ -111,79 +109,78 @@ class Measurement:
 
 def measure(
     model: nn.Module,
-    data: Any,
+    data: object,
     *,
-    at: Sequence[str] | None = None,
+    at: places.Places | None = None,
     p: float = 2.0,
     classes: Classes = 1,
     read_as: Reading = "logits",
     batch_size: int = 256,
     progress: bool | None = None,
 ) -> Measurement:
-    """Measure the margins of `model` on all of `data`, in evaluation mode; the network is left as it was.
+    """Measure the margins of `model` on all of `data`, in evaluation mode. The network is not changed.
 
     Args:
         model: any classifier; its device and dtype are used.
         data: a name (its test set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset` or a `DataLoader`.
-        at: places; by default the input, or the first embedding where inputs are tokens.
+        at: place names and modules, or `"all"` (`places.check_places`); by default the input, or the first embedding
+            where inputs are tokens.
         p: the norm of the distance, in [1, ∞].
-        classes: against how many of the strongest other classes, or `"all"`; the smallest distance counts.
+        classes: number of other classes, strongest first, or `"all"`; the smallest distance is taken.
         read_as: `"logits"` or `"softmax"`, see `margins.distance`.
         batch_size: samples at a time (a `DataLoader` has its own).
         progress: show a bar; by default on a terminal only.
     """
     norms.check_p(p)
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, expected an nn.Module")
-    if at is not None:
-        at = places.check_places(model, at)
+    check_module(model)
+    names = None if at is None else places.check_places(model, at)
     network = unwrap_ddp(model)
     parts: list[tuple[dict[str, Tensor], Tensor, Tensor, Tensor]] = []
     with evaluating(network), _without_weight_gradients(network), torch.enable_grad():
         for x, y in track(batches(data, batch_size=batch_size), "Measuring margins", progress=progress):
             x = cast_input(network, x)
             y = y.to(x.device)
-            at = places.default_places(network, x) if at is None else at
+            names = places.default_places(network, x) if names is None else names
             if not parts:
-                _check_samples_do_not_mix(network, x, at)
-            with places.watch(network, at) as watched:
+                _check_samples_do_not_mix(network, x, names)
+            with places.watch(network, names) as watched:
                 scores = scores_of(network(x))
             lines = linearize(scores, y, at=watched, p=p, classes=classes, read_as=read_as)
             scores = scores.detach()
             margin = lines.difference.detach()[:, 0] if read_as == "logits" else output(scores, y)
             distances = {name: d.detach() for name, d in lines.distances().items()}
-            # Left on the device: a copy would wait for it.
+            # Left on the device: a copy would synchronise.
             parts.append((distances, margin, y, predicted_labels(scores).to(y.dtype)))
-    if not parts or at is None:
+    if not parts or names is None:
         raise ValueError("data has no samples, expected at least one batch")
     return Measurement(
-        margins={name: torch.cat([part[0][name] for part in parts]).cpu() for name in at},
+        margins={name: torch.cat([part[0][name] for part in parts]).cpu() for name in names},
         output=torch.cat([part[1] for part in parts]).cpu(),
         labels=torch.cat([part[2] for part in parts]).cpu(),
         predictions=torch.cat([part[3] for part in parts]).cpu(),
-        settings={"at": list(at), "p": float(p), "classes": classes, "read_as": read_as},
+        settings={"at": list(names), "p": float(p), "classes": classes, "read_as": read_as},
     )
 
 
 @contextmanager
 def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
-    """No gradient of a weight is wanted, so none of what it needs has to be kept during the forward pass."""
-    wanted = [p for p in model.parameters() if p.requires_grad]
-    for parameter in wanted:
+    """Switch off gradients of the parameters inside the `with` block, so that the forward pass saves less."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    for parameter in trained:
         parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for parameter in wanted:
+        for parameter in trained:
             parameter.requires_grad_(True)
 
 
 def _check_samples_do_not_mix(network: nn.Module, x: Tensor, at: Sequence[str]) -> None:
-    """Raise when a sample's scores depend on other samples of its batch, by whatever layer.
+    """Raise if a sample's scores depend on other samples of its batch.
 
-    Of the first three samples, the scores of the second must have no gradient at the one before it and the one after:
-    a layer may look one way only. The weights are random because sums of scores can be constant (probabilities).
-    Three samples, uncompiled: one more pass over a whole batch would be felt on small data.
+    The scores of the second of three samples must have no gradient at its two neighbours, since a layer may mix in one
+    direction only. The weights are random because sums of scores can be constant (probabilities). Three samples,
+    uncompiled: another pass over a whole batch would be noticeable on small data.
     """
     if len(x) < 2:
         return

@@ -24,7 +24,7 @@ Biases = Literal["refuse", "ignore"]
 Inputs = Literal["each", "joint"]
 
 
-def frobenius(model: nn.Module, x: Tensor, labels: Labels, *, biases: Biases = "refuse") -> PerExample:
+def frobenius(model: nn.Module, x: Tensor, y: Labels, *, biases: Biases = "refuse") -> PerExample:
     """γ̄_F = γ · Π_l √d_l/‖W_l‖_F · √d_0/‖x‖_2 (farhang, Definition 3.1).
 
     d_l is the number of rows of W_l; for a convolution, ‖·‖_F is the kernel's and d_l its output channels (errata 11).
@@ -32,7 +32,7 @@ def frobenius(model: nn.Module, x: Tensor, labels: Labels, *, biases: Biases = "
     Args:
         model: a bias-free network of linear and convolutional layers.
         x: inputs; d_0 is the number of entries of one.
-        labels: class indices, or ±1 for a network with one output.
+        y: class indices, or ±1 for a network with one output.
         biases: a bias is not in the definition: refuse such a network, or leave its biases out of the norm.
     """
     factor = 1.0
@@ -40,13 +40,13 @@ def frobenius(model: nn.Module, x: Tensor, labels: Labels, *, biases: Biases = "
         factor *= math.sqrt(len(weight)) / _positive(float(norms.frobenius(weight)), name)
     by_input = _input_factor(x, "each")
     scores, _ = _run(model, x, biases)
-    return output(scores, labels) * factor * by_input
+    return output(scores, y) * factor * by_input
 
 
 def spectral(
     model: nn.Module,
     x: Tensor,
-    labels: Labels,
+    y: Labels,
     *,
     reference: nn.Module | None = None,
     inputs: Inputs = "each",
@@ -57,7 +57,7 @@ def spectral(
     Args:
         model: a bias-free network of linear and convolutional layers.
         x: inputs.
-        labels: class indices, or ±1 for a network with one output.
+        y: class indices, or ±1 for a network with one output.
         reference: the network M chosen before the data was seen, usually the initial one; None is zero.
         inputs: divide by each input's own norm, or (`"joint"`) by ‖X‖_F/n, as Bartlett et al. and Figure 2 do.
         biases: as in `frobenius`.
@@ -67,7 +67,7 @@ def spectral(
     complexity = spectral_complexity(model, x, reference=reference, biases=biases)
     factor = _input_factor(x, inputs)
     scores, _ = _run(model, x, biases)
-    return output(scores, labels) * factor / complexity
+    return output(scores, y) * factor / complexity
 
 
 def spectral_complexity(

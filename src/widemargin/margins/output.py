@@ -1,4 +1,4 @@
-"""The output margin, and the differences of scores that every margin is made of."""
+"""The output margin, and differences of scores."""
 
 from __future__ import annotations
 
@@ -7,48 +7,47 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.checks import check_choice, check_finite, check_scores_and_labels
 from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
 
 Reading: TypeAlias = Literal["logits", "softmax"]
-"""What f_i is: the network's own scores, or their softmax probabilities (elsayed errata 1)."""
+"""f_i as the scores of the network, or as their softmax probabilities (elsayed errata 1)."""
 
 Classes: TypeAlias = int | Literal["all"]
-"""How many of the strongest other classes count."""
+"""Number of other classes, those with the highest scores first."""
 
 
-def output(scores: Scores, labels: Labels) -> PerExample:
-    """γ = f_y(x) − max_{i≠y} f_i(x), or f(x)·y for a binary network with labels ±1 (farhang §3.1).
+def output(scores: Scores, y: Labels) -> PerExample:
+    """γ = f_y(x) − max_{i≠y} f_i(x), or f(x)·y for a binary network with y = ±1 (farhang §3.1).
 
     Negative where misclassified. Errata 2 of farhang: the maximum runs over all i ≠ y.
     """
-    return differences(scores, labels, classes=1).squeeze(1)
+    return differences(scores, y, classes=1).squeeze(1)
 
 
-def differences(scores: Scores, labels: Labels, *, classes: Classes = 1, read_as: Reading = "logits") -> PerClass:
+def differences(scores: Scores, y: Labels, *, classes: Classes = 1, read_as: Reading = "logits") -> PerClass:
     """d_i = f_y(x) − f_i(x) against the `classes` strongest other classes i, strongest first.
 
     A binary network has one column: f(x)·y, or with `read_as="softmax"` the difference of the two probabilities,
     tanh(f/2)·y.
     """
-    check_scores_and_labels(scores, labels)
+    check_scores_and_labels(scores, y)
     check_finite(scores, "scores")
-    if read_as not in ("logits", "softmax"):
-        raise ValueError(f"read_as is {read_as!r}, expected 'logits' or 'softmax'")
-    scores = wide(scores)  # the difference of two close numbers is all that counts
+    check_choice("read_as", read_as, ("logits", "softmax"))
+    scores = wide(scores)  # differences of close numbers need the precision
     if is_binary(scores):
         _check_classes(classes, 1)
         f = scores.reshape(-1)
         f = torch.tanh(f / 2) if read_as == "softmax" else f
-        return (f * labels.to(f.dtype))[:, None]
+        return (f * y.to(f.dtype))[:, None]
     count = _check_classes(classes, scores.shape[1] - 1)
     f = torch.softmax(scores, dim=1) if read_as == "softmax" else scores
-    return f.gather(1, labels[:, None].long()) - f.gather(1, strongest(scores, labels, count))
+    return f.gather(1, y[:, None].long()) - f.gather(1, strongest(scores, y, count))
 
 
-def strongest(scores: Tensor, labels: Tensor, count: int) -> Tensor:
+def strongest(scores: Tensor, y: Tensor, count: int) -> Tensor:
     """Indices `[batch, count]` of the other classes with the highest scores, highest first."""
-    others = scores.detach().scatter(1, labels[:, None].long(), -torch.inf)
+    others = scores.detach().scatter(1, y[:, None].long(), -torch.inf)
     if count == 1:  # much faster than topk
         return others.argmax(dim=1, keepdim=True)
     return others.topk(count, dim=1).indices
