@@ -1,4 +1,4 @@
-"""ReLU networks as the piecewise affine maps they are: patterns, regions, lines and plane slices, exactly."""
+"""ReLU networks as piecewise affine maps: exact patterns, regions, lines and plane slices."""
 
 from widemargin.geometry.chain import NormChain, norm_chain
 from widemargin.geometry.curves import Curves, curves

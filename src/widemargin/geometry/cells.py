@@ -1,4 +1,4 @@
-"""A plane slice of a network cut into its cells, layer by layer."""
+"""The cells of a plane slice of a network, cut layer by layer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from widemargin.geometry.network import Network
 from widemargin.geometry.polygons import Polygons, join
 from widemargin.layers.forms import Affine, Kink
 
-_NUMBERS = 2**23  # that the stacks and rivals of a chunk of cells may hold
+_NUMBERS = 2**23  # largest number of entries in the stacks and rivals of a chunk of cells
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Parts of cells: the polygon, the index of the cell it is a part of, and the rival that is largest on it."""
+    """Parts of cells: the polygon, the index of its cell, and the rival that is largest on it."""
 
     polygons: Polygons
     parent: Tensor
@@ -34,7 +34,7 @@ def partition(
     """
     waiting = [(0, box, stack)]
     done: list[tuple[Polygons, Tensor]] = []
-    count = 1  # of cells done and waiting: each gives at least one cell in the end
+    count = 1  # of finished and waiting cells: each results in at least one cell
     while waiting:
         index, cells, stack = waiting.pop()
         while index < len(network.steps) and isinstance(step := network.steps[index], Affine):
@@ -63,7 +63,7 @@ def split(cells: Polygons, functions: Tensor, tolerance: float) -> Cut:
     """Every cell cut into the parts where each of its affine `functions` `[cells, 3, rivals]` is the largest.
 
     Each part is convex. Differences of two functions within `tolerance` of 0, as a distance from their line, count as
-    ties; a part that is nowhere further than that inside its lines is left out.
+    ties; a part that is nowhere deeper than that inside its lines is left out.
     """
     rivals = functions.shape[2]
     pieces, parents, winners = [], [], []
@@ -74,7 +74,7 @@ def split(cells: Polygons, functions: Tensor, tolerance: float) -> Cut:
             if j == i or len(part) == 0:
                 continue
             depth = depths(part, functions[parent][:, :, i] - functions[parent][:, :, j], tolerance)
-            # Where both are equal everywhere, the first has it.
+            # If both are equal everywhere, the first wins.
             inside = (depth > 0).any(dim=1) | ((depth == 0).all(dim=1) & (i < j))
             part, parent, depth = part[inside], parent[inside], depth[inside]
             part = part.clip(depth[:, : part.corners.shape[1]])
@@ -87,7 +87,7 @@ def split(cells: Polygons, functions: Tensor, tolerance: float) -> Cut:
 
 
 def depths(cells: Polygons, function: Tensor, tolerance: float) -> Tensor:
-    """How far inside {function ≥ 0} each corner lies, 0 within `tolerance`; of constant functions only the sign."""
+    """The depth of each corner inside {function ≥ 0}, 0 within `tolerance`; the value itself for constant functions."""
     values = cells.values(function[:, :, None])[:, 0]
     steep = torch.linalg.vector_norm(function[:, :2], dim=1, keepdim=True)
     flat = ~(steep > 0) | ~torch.isfinite(values)
@@ -96,36 +96,36 @@ def depths(cells: Polygons, function: Tensor, tolerance: float) -> Tensor:
 
 
 def _cut_layer(
-    kink: Kink, cells: Polygons, stack: Tensor, tolerance: float, room: int
+    kink: Kink, cells: Polygons, stack: Tensor, tolerance: float, most: int
 ) -> tuple[Polygons, Tensor, Tensor] | None:
     """Children of `cells` on which no unit of the layer changes: polygons, parents and the winner of each unit."""
     rivals = kink.rivals(stack)  # [cells, 3, units, rivals]
-    winners, open_ = _uncut(rivals, cells, tolerance)
+    winners, undecided = _winners(rivals, cells, tolerance)
     parent = torch.arange(len(cells), device=stack.device)
     done: list[tuple[Polygons, Tensor, Tensor]] = []
     finished = 0
     while True:
-        busy = open_.any(dim=1)
+        busy = undecided.any(dim=1)
         done.append((cells[~busy], parent[~busy], winners[~busy]))
         finished += len(done[-1][1])
-        if finished + int(busy.sum()) > room:
+        if finished + int(busy.sum()) > most:
             return None
         if not bool(busy.any()):
             break
-        cells, parent, winners, open_ = cells[busy], parent[busy], winners[busy], open_[busy]
-        # Each cell is cut by the next unit that may change on it: all cells at once, though by different units.
-        unit = open_.to(torch.uint8).argmax(dim=1)
+        cells, parent, winners, undecided = cells[busy], parent[busy], winners[busy], undecided[busy]
+        # All cells at once: each is cut by the next unit that may change on it.
+        unit = undecided.to(torch.uint8).argmax(dim=1)
         cut = split(cells, rivals[parent, :, unit], tolerance)
         unit, parent = unit[cut.parent], parent[cut.parent]
-        winners, open_ = winners[cut.parent].clone(), open_[cut.parent].clone()
+        winners, undecided = winners[cut.parent].clone(), undecided[cut.parent].clone()
         row = torch.arange(len(unit), device=unit.device)
-        winners[row, unit], open_[row, unit] = cut.winner, False
+        winners[row, unit], undecided[row, unit] = cut.winner, False
         cells = cut.polygons
     polygons = join([part for part, _, _ in done])
     return polygons, torch.cat([part for _, part, _ in done]), torch.cat([part for _, _, part in done])
 
 
-def _uncut(rivals: Tensor, cells: Polygons, tolerance: float) -> tuple[Tensor, Tensor]:
+def _winners(rivals: Tensor, cells: Polygons, tolerance: float) -> tuple[Tensor, Tensor]:
     """The winner of each unit at the centre of each cell, and whether another rival is larger anywhere in the cell."""
     count, _, units, number = rivals.shape
     flat = rivals.flatten(2)

@@ -1,4 +1,4 @@
-"""How far a network can pull two points apart: the norm chain of sokolic, Theorem 3."""
+"""The norm chain of sokolic, Theorem 3: bounds of the distance between two outputs of a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from widemargin.geometry.lines import averages, read_pair
 from widemargin.geometry.network import Network
 from widemargin.layers.forms import Affine, Form
 
-_DENSE = 1024  # operators with a side of at most this many entries are decomposed as matrices
+_DENSE = 1024  # operators with a side of at most this many entries are decomposed as dense matrices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,23 +30,23 @@ class NormChain:
 def norm_chain(model: nn.Module, x: Float[Tensor, "batch ..."], x2: Float[Tensor, "batch ..."]) -> NormChain:
     """‖f(x2) − f(x)‖ = ‖J̄(x2 − x)‖ ≤ Π‖W_i‖_2·‖x2 − x‖ ≤ Π‖W_i‖_F·‖x2 − x‖ (sokolic (12)), with ‖J̄‖_2·‖x2 − x‖ between.
 
-    A convolution counts as the linear operator it is. Steps that the paper does not have bring their own Lipschitz
-    constants into both products: activations their larger slope, BatchNorm and average pools their spectral norms,
-    overlapping max-pools the root of the number of windows that share an entry.
+    A convolution counts as a linear operator. Both products contain the Lipschitz constants of steps that are not in
+    the paper: the larger slope of activations, the spectral norms of BatchNorm and average pools, and for overlapping
+    max-pools the root of the number of windows that share an entry.
     """
     network, start, end = read_pair(model, x, x2)
     J = averages(network, start, end).flatten(2)
-    far = torch.linalg.vector_norm((end - start).flatten(1), dim=1)
+    distance = torch.linalg.vector_norm((end - start).flatten(1), dim=1)
     with torch.no_grad():
         moved = torch.linalg.vector_norm(network.forward(end) - network.forward(start), dim=1)
     averaged = torch.linalg.vector_norm(torch.einsum("bon,bn->bo", J, (end - start).flatten(1)), dim=1)
-    stretches = factors(network)
+    products = factors(network)
     return NormChain(
         moved=moved,
         averaged=averaged,
-        jacobian=torch.linalg.matrix_norm(J, ord=2) * far,
-        spectral=math.prod(spectral for spectral, _ in stretches) * far,
-        frobenius=math.prod(frobenius for _, frobenius in stretches) * far,
+        jacobian=torch.linalg.matrix_norm(J, ord=2) * distance,
+        spectral=math.prod(spectral for spectral, _ in products) * distance,
+        frobenius=math.prod(frobenius for _, frobenius in products) * distance,
     )
 
 

@@ -1,4 +1,4 @@
-"""The sets R, R^J and R^F around a sample, whose borders sokolic draws in Fig. 1d."""
+"""The sets R, R^J and R^F around a sample (sokolic, Fig. 1d)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from widemargin.types import Mask
 
 @dataclass(frozen=True, kw_only=True)
 class Sets:
-    """Per point how far inside each set it is, as a distance of features: > 0 inside, 0 where r = 1, < 0 outside.
+    """The depth of each point inside each set, as a distance of features: > 0 inside, 0 where r = 1, < 0 outside.
 
     `decision` is of R, `jacobian` of R^J, `frobenius` of R^F; decision ≥ jacobian ≥ frobenius, so R^F ⊆ R^J ⊆ R.
     """
@@ -46,9 +46,9 @@ def sets(
 
     Args:
         model: a network that ends in a linear layer.
-        x: one sample `[1, ...]`, classified right: the sets are only defined for γ_out(x) > 0.
+        x: one correctly classified sample `[1, ...]`: the sets are only defined for γ_out(x) > 0.
         label: its label `[1]`.
-        points: where to look, `[batch, ...]`.
+        points: points x′, `[batch, ...]`.
     """
     check_inputs("points", points)
     check_inputs("x", x)
@@ -60,14 +60,14 @@ def sets(
     x, points = network.double(x), network.double(points)
     towards, size, gamma, product = output_margins(network, x, label)
     with torch.no_grad():
-        there = network.forward(points)
-    far = torch.linalg.vector_norm((points - x).flatten(1), dim=1)
+        scores = network.forward(points)
+    distance = torch.linalg.vector_norm((points - x).flatten(1), dim=1)
     J = averages(network, x.expand_as(points).contiguous(), points).flatten(2)
     slopes = torch.linalg.vector_norm(torch.einsum("co,bon->bcn", towards, J), dim=2) / size
     return Sets(
-        decision=(there @ towards.T / size).amin(dim=1),
-        jacobian=(gamma - slopes * far[:, None]).amin(dim=1),
-        frobenius=gamma.min() - product * far,
+        decision=(scores @ towards.T / size).amin(dim=1),
+        jacobian=(gamma - slopes * distance[:, None]).amin(dim=1),
+        frobenius=gamma.min() - product * distance,
     )
 
 
@@ -85,7 +85,7 @@ def output_margins(network: Network, x: Tensor, label: Tensor) -> tuple[Tensor, 
         raise ValueError("model has two classes of the same classifier vector, expected different ones")
     gamma = (towards @ here[0]) / size
     if not float(gamma.min()) > 0:
-        raise ValueError(f"x has the output margin {float(gamma.min()):.6g}, expected one that is classified right")
+        raise ValueError(f"x has the output margin {float(gamma.min()):.6g}, expected one that is classified correctly")
     before = network.steps.index(last)
     return towards, size, gamma, math.prod(frobenius for _, frobenius in factors(network)[:before])
 

@@ -12,8 +12,8 @@ from widemargin.geometry.network import Network, check_inputs, read
 from widemargin.geometry.regions import jacobians
 from widemargin.layers.forms import Affine, Kink, Slopes
 
-_MERGED = 1e-13  # breakpoints closer than this are one: the piece between them would weigh nothing in (10)
-_NUMBERS = 2**22  # that a stack of pieces may hold at once
+_MERGED = 1e-13  # breakpoints closer than this are merged: the piece between them has no weight in (10)
+_NUMBERS = 2**22  # largest number of entries of a stack of pieces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def average_jacobian(
 ) -> Float[Tensor, "batch outputs ..."]:
     """J̄ = Σ_k |T_k|·J(T_k), with f(x2) − f(x) = J̄·(x2 − x) (sokolic (9), (10) and Theorem 2), pair by pair.
 
-    f is the whole `model`, in float64 and evaluation mode. Pairs are walked together.
+    f is the whole `model`, in float64 and evaluation mode.
     """
     network, start, end = read_pair(model, x, x2)
     return averages(network, start, end)
@@ -82,7 +82,7 @@ def walk(
         (0, owner, torch.zeros_like(owner, dtype=torch.float64), torch.ones_like(owner, dtype=torch.float64), stack)
     ]
     done: list[tuple[Tensor, Tensor, Tensor]] = []
-    while waiting:  # depth first, a chunk of pieces at a time: memory stays small however many pieces there are
+    while waiting:  # depth first, a chunk of pieces at a time: memory does not grow with the number of pieces
         index, owner, low, high, stack = waiting.pop()
         while index < len(network.steps) and isinstance(step := network.steps[index], Affine):
             stack, index = step.stacked(stack), index + 1
@@ -115,7 +115,7 @@ def _cut(kink: Kink, stack: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, 
     parent, begin = parent[order], begin[order]
     first = torch.ones_like(parent, dtype=torch.bool)
     first[1:] = parent[1:] != parent[:-1]
-    # A cut counts if it lies beyond the one before it; chains of close cuts become their first.
+    # Cuts that are too close to the one before are dropped.
     fresh = first.clone()
     fresh[1:] |= begin[1:] - begin[:-1] > _MERGED
     parent, begin, first = parent[fresh], begin[fresh], first[fresh]
@@ -153,7 +153,7 @@ def _rivals(kink: Kink) -> int:
 
 
 def read_pair(model: nn.Module, x: Tensor, x2: Tensor) -> tuple[Network, Tensor, Tensor]:
-    """The network, and both batches in float64, once they fit each other."""
+    """The network, and both batches in float64 after a check of their shapes."""
     check_inputs("x2", x2)
     if x.shape != x2.shape:
         raise ValueError(f"x has shape {list(x.shape)}, but x2 has {list(x2.shape)}")

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from widemargin.checks import check_choice
 from widemargin.geometry.slices import Slice
 from widemargin.margins.output import output
 from widemargin.types import Labels, PerExample
@@ -24,21 +25,20 @@ def exact_margin(
     """γ_in(x) = sup{c : ‖x − x′‖ ≤ c ⟹ x′ has the label of x} (sokolic (14)), within the slice, in input units.
 
     0 for misclassified points (erratum 2), or with `signed` minus the distance to the nearest point that would be
-    classified right. For inputs of two dimensions this is the input margin; in a slice of more dimensions, where the
-    boundary may be closer off the plane, it is an upper bound of it.
+    classified correctly. For inputs of two dimensions this is the input margin; in more dimensions, where the boundary
+    may be closer off the plane, it is an upper bound of it.
 
     Args:
         piece: an exact slice; a raster has no exact margins.
         points: points `[batch, 2]` of the slice, in its coordinates and inside its box.
         labels: class indices, or ±1 for a network of one output.
         signed: whether misclassified points get a negative distance.
-        outside: what is said of a point whose box edge is nearer than any boundary in the box: "raise" a `ValueError`,
-            or give the distance to the "edge", which is then a lower bound of the margin's absolute value.
+        outside: for a point that is nearer to the edge of the box than to any boundary in it: "raise" a `ValueError`,
+            or return the distance to the "edge", a lower bound of the margin's absolute value.
     """
     if not isinstance(piece, Slice):
         raise TypeError(f"piece is {piece!r}, expected an exact Slice")
-    if outside not in ("raise", "edge"):
-        raise ValueError(f"outside is {outside!r}, expected 'raise' or 'edge'")
+    check_choice("outside", outside, ("raise", "edge"))
     points = _checked(piece, points)
     labels = labels.to(points.device)
     right = output(piece.scores(points), labels) > 0
@@ -79,14 +79,14 @@ def _checked(piece: Slice, points: Tensor) -> Tensor:
 
 
 def _distances(points: Tensor, segments: Tensor, counts: Tensor) -> Tensor:
-    """The least distance of each point to those segments that count for it; infinite if there are none."""
+    """The distance of each point to the nearest of the segments that count for it; infinite if there are none."""
     if len(segments) == 0:
         return torch.full_like(points[:, 0], torch.inf)
     found = []
-    start, way = segments[:, 0], segments[:, 1] - segments[:, 0]
+    start, span = segments[:, 0], segments[:, 1] - segments[:, 0]
     for part, mask in zip(points.split(1024), counts.expand(len(points), -1).split(1024)):
         gap = part[:, None] - start
-        share = ((gap * way).sum(dim=2) / way.square().sum(dim=1)).clamp(0, 1)
-        far = torch.linalg.vector_norm(gap - share[..., None] * way, dim=2)
+        share = ((gap * span).sum(dim=2) / span.square().sum(dim=1)).clamp(0, 1)
+        far = torch.linalg.vector_norm(gap - share[..., None] * span, dim=2)
         found.append(torch.where(mask, far, torch.inf).amin(dim=1))
     return torch.cat(found)

@@ -1,4 +1,4 @@
-"""Neighbouring polygons of one label as one: what is left of their edges when the shared ones cancel."""
+"""Union of neighbouring polygons of one label: the edges that remain when shared ones cancel."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def merged(
 ) -> list[tuple[list[list[float]], int]] | None:
     """Outlines of the regions of each label, larger ones first; corners closer than `fine` are one.
 
-    Polygons are counter-clockwise. An outline hides what lies behind it: holes are left out, since the regions in them
-    come later in the list. None where edges do not meet, so that nothing is merged wrongly.
+    Polygons are counter-clockwise. Holes are left out: the regions in them come later in the list and are drawn over
+    the outline. None if edges do not meet.
     """
     places: dict[Corner, list[float]] = {}
     edges: dict[int, dict[tuple[Corner, Corner], int]] = {}
@@ -58,7 +58,7 @@ def _loops(pairs: list[tuple[Corner, Corner]]) -> list[list[Corner]] | None:
         while here != first:
             if here is None or here not in after:
                 return None
-            if here in loop:  # touched twice: what lies between is a loop of its own
+            if here in loop:  # visited twice: the part between is a loop
                 begin = loop.index(here)
                 loops.append(loop[begin:])
                 del loop[begin:]

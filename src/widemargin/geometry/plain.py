@@ -1,4 +1,4 @@
-"""A slice as plain values, the ones that JSON knows: what `report.planes` draws."""
+"""A slice as JSON values, which `report.planes` draws."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def plain(piece: Slice | Raster, *, cells: bool = True) -> dict[str, Any]:
 
     Args:
         piece: the slice.
-        cells: whether every cell is a part of its own, or the parts are whole decision regions, without slopes. Of
-            those an earlier one may lie behind a later one.
+        cells: whether every cell is a part, or the parts are whole decision regions without slopes, of which a later
+            one may cover an earlier one.
     """
     if isinstance(piece, Raster):
         return {"box": list(piece.plane.box), "runs": _runs(piece)}
@@ -50,7 +50,7 @@ def plain(piece: Slice | Raster, *, cells: bool = True) -> dict[str, Any]:
 def outlines(piece: Slice, *, size: float, points: int = 48) -> list[list[list[float]]]:
     """The ellipses of J (sokolic, Fig. 1b) as closed lines, the largest of them with half-axis `size`.
 
-    Only of cells that are wide enough for it: in the others it would hide its neighbours.
+    Only for cells that are large enough: in the others it would cover its neighbours.
     """
     found = piece.ellipses()
     scale = size / max(float(found.axes.max()), 1e-300)

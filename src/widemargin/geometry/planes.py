@@ -26,7 +26,7 @@ class Plane:
 
     @classmethod
     def through(cls, network: Network, origin: Tensor, u: Tensor, v: Tensor, box: Sequence[float | int]) -> Plane:
-        """The plane, once its arguments are known to be good."""
+        """The plane, after a check of the arguments."""
         for name, value in (("u", u), ("v", v)):
             check_inputs(name, value[None])
             if value.shape != origin.shape:
@@ -45,7 +45,7 @@ class Plane:
 
     @property
     def diagonal(self) -> float:
-        """Of the box, in slice coordinates."""
+        """The diagonal of the box, in slice coordinates."""
         return math.hypot(self.box[1] - self.box[0], self.box[3] - self.box[2])
 
     def outline(self) -> Polygons:
@@ -55,7 +55,7 @@ class Plane:
         return Polygons(corners=corners.to(self.u.device), counts=torch.tensor([4], device=self.u.device))
 
     def inputs(self, points: Float[Tensor, "points 2"]) -> Float[Tensor, "points ..."]:
-        """The inputs that points of the slice stand for."""
+        """The inputs at points of the slice."""
         points = points.to(self.u)
         p1, p2 = (points[:, k].reshape(-1, *(1,) * self.u.ndim) for k in (0, 1))
         return self.origin + p1 * self.u + p2 * self.v

@@ -1,4 +1,4 @@
-"""Many convex polygons at once: cut by lines, measured.
+"""Batches of convex polygons: cuts by lines, areas and centroids.
 
 A batch of polygons is `[cells, corners, 2]`, counter-clockwise, padded by repeating the last corner.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Polygons:
-    """Convex polygons: `corners` is `[cells, most, 2]`, of which the first `counts` of each row count."""
+    """Convex polygons: `corners` is `[cells, most, 2]`, of which the first `counts` of each row are used."""
 
     corners: Float[Tensor, "cells most 2"]
     counts: Int[Tensor, " cells"]

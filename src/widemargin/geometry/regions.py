@@ -25,7 +25,7 @@ class AffineMap:
 
 
 def pattern(model: nn.Module, x: Float[Tensor, "batch ..."]) -> dict[str, Shaped[Tensor, "batch ..."]]:
-    """Which piece each unit is on: per activation whether h > 0, per max-pool the place in its window that wins.
+    """The piece of each unit: per activation whether h > 0, per max-pool the position of the maximum in its window.
 
     Source: sokolic §III-A, the matrices S_l(x) of (6). At h = 0 a unit counts as not active. Two points of one pattern
     lie in one region, which is convex.
@@ -79,10 +79,7 @@ def _patterns(network: Network, x: Tensor) -> list[tuple[str, Tensor]]:
 
 
 def _fresh(name: str, found: list[tuple[str, Tensor]]) -> str:
-    """`name`, or with a number where a module runs more than once."""
+    """`name`, with a number if the module has run before."""
     names = {other for other, _ in found}
-    return (
-        name
-        if name not in names
-        else next(f"{name}#{n}" for n in range(2, len(names) + 3) if f"{name}#{n}" not in names)
-    )
+    numbered = (f"{name}#{n}" for n in range(2, len(names) + 3))
+    return name if name not in names else next(other for other in numbered if other not in names)

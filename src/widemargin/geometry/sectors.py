@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.checks import check_scores_and_labels
+from widemargin.checks import check_number, check_scores_and_labels
 from widemargin.geometry.cells import partition
 from widemargin.geometry.label_constraints import against
 from widemargin.geometry.lines import walk
@@ -17,9 +17,9 @@ from widemargin.geometry.planes import Plane
 from widemargin.geometry.regions import jacobians
 from widemargin.types import Labels, PerExample
 
-_SEEN = 16  # directions that are tried first, so that only the cells of a small box are needed
-_HALVINGS = 60  # of a sector, which is some 1e-18 of a turn wide then
-_ROWS = 2**14  # sectors that are looked at together
+_SEEN = 16  # directions that are tried first, so that a small box of cells is enough
+_HALVINGS = 60  # of a sector, to about 1e-18 of a turn
+_ROWS = 2**14  # sectors per chunk
 
 
 def jacobian_margin(
@@ -34,7 +34,7 @@ def jacobian_margin(
     """sup{c : ‖x − x_i‖ ≤ c ⟹ r^J(x) > 1} (sokolic (19)), a lower bound of γ_in, for inputs of two dimensions.
 
     r^J(x) > 1 is ‖∇̄(f_y − f_c)‖_2·‖x − x_i‖ < f_y − f_c for every c ≠ y, with ∇̄ the average of the gradient from x_i
-    to x, (10), and v = v_y − v_c (erratum 6: only where all regions of the ball can be enumerated). Seen from x_i, the
+    to x, (10), and v = v_y − v_c (erratum 6: only where all regions of the ball can be enumerated). The
     corners of all cells around it cut the turn into sectors, in which every ray visits the same cells and crosses their
     borders at t_j(θ) = t_j/cos(θ − φ_j), so that ∇̄·t is known in closed form. Its smallest t is found by halving
     sectors, each with a bound from below: the answer is not above (19), and within `tolerance` of it, relatively.
@@ -43,16 +43,15 @@ def jacobian_margin(
         model: a network that `geometry` reads, biases allowed.
         x: samples in the plane.
         labels: class indices, or ±1 for a network of one output; a misclassified sample has 0 (erratum 2).
-        reach: no further than this is looked; a sample whose ball is larger gets `reach`, which is then a lower bound.
+        reach: largest distance; a sample whose ball is larger gets `reach`, which is then a lower bound.
         tolerance: relative, of the answer.
         max_cells: more cells than that around a sample are an error.
     """
     check_inputs("x", x)
     if x.ndim != 2 or x.shape[1] != 2:
         raise ValueError(f"x has shape {list(x.shape)}, expected [batch, 2]: (19) is only exact in the plane")
-    for name, value in (("reach", reach), ("tolerance", tolerance)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} is {value!r}, expected a positive number")
+    check_number("reach", reach, above=0.0)
+    check_number("tolerance", tolerance, above=0.0)
     network = read(model, x)
     x, labels = network.double(x), labels.to(network.device)
     with torch.no_grad():
@@ -100,10 +99,10 @@ def _smallest(rays: Rays, low: Tensor, high: Tensor, gaps: Tensor, best: float, 
         pairs = [rays.bounds(sector[part], low[part], high[part], gaps, best) for part in parts]
         lower, upper = torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
         best = min(best, float(upper.min()))
-        open_ = lower < best * (1 - tolerance)
-        if not bool(open_.any()):
+        may_improve = lower < best * (1 - tolerance)
+        if not bool(may_improve.any()):
             return best * (1 - tolerance)
-        sector, low, high, lower = sector[open_], low[open_], high[open_], lower[open_]
+        sector, low, high, lower = sector[may_improve], low[may_improve], high[may_improve], lower[may_improve]
         middle = (low + high) / 2
         sector, low, high = sector.repeat(2), torch.cat((low, middle)), torch.cat((middle, high))
     return float(lower.min())
@@ -190,7 +189,7 @@ def _first(gradients: Tensor, begin: Tensor, targets: Tensor) -> Tensor:
     c = start.square().sum(dim=3) - targets.clamp(min=0).square()
     root = (b.square() - a * c).clamp(min=0).sqrt()
     # The form of the root that does not cancel; a gradient of 0 never gets there.
-    way = torch.where(b >= 0, -c / (b + root), (root - b) / a)
-    way = torch.where(c >= 0, 0.0, way).nan_to_num(nan=math.inf, posinf=math.inf)
+    t = torch.where(b >= 0, -c / (b + root), (root - b) / a)
+    t = torch.where(c >= 0, 0.0, t).nan_to_num(nan=math.inf, posinf=math.inf)
     ends = torch.cat((widths, torch.full_like(begin[:, :1], math.inf)), dim=1)[:, None]
-    return torch.where(way <= ends, begin[:, None] + way, math.inf).amin(dim=(1, 2))
+    return torch.where(t <= ends, begin[:, None] + t, math.inf).amin(dim=(1, 2))

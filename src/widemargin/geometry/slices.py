@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from widemargin.checks import check_count
 from widemargin.geometry.cells import partition, split
 from widemargin.geometry.network import Network, check_inputs, read
 from widemargin.geometry.planes import Plane
@@ -18,7 +19,7 @@ from widemargin.geometry.polygons import Polygons
 from widemargin.geometry.ties import ties
 
 TOLERANCE = 1e-12
-"""Lines closer than this to a border of a cell, in parts of the box's diagonal, do not cut it."""
+"""Lines closer than this to the border of a cell, relative to the diagonal of the box, do not cut it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class Boundary:
 
 @dataclass(frozen=True, kw_only=True)
 class Ellipses:
-    """The Jacobian of each cell: where to draw it, its two largest singular values and its right singular vectors."""
+    """The Jacobian of each cell: its centre, its two largest singular values and its right singular vectors."""
 
     centres: Float[Tensor, "cells 2"]
     axes: Float[Tensor, "cells 2"]
@@ -112,7 +113,7 @@ class Slice:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Raster:
-    """What is drawn of a plane with too many cells: scores at the centres of pixels, `[rows, columns, outputs]`.
+    """A plane with too many cells for a `Slice`: scores at the centres of pixels, `[rows, columns, outputs]`.
 
     Not exact: cells and boundaries smaller than a pixel are missed. Rows go up with p₂, columns with p₁.
     """
@@ -154,20 +155,19 @@ def slice2d(
         u: first direction, of any length.
         v: second direction, not parallel to `u`.
         box: (least p₁, largest p₁, least p₂, largest p₂).
-        max_cells: with more cells than that, the slice is given up and a `Raster` comes back.
+        max_cells: with more cells than this, a `Raster` is returned.
         pixels: columns and rows of that raster.
     """
-    for name, value in (("max_cells", max_cells), ("pixels", pixels)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} is {value!r}, expected a positive whole number")
+    check_count("max_cells", max_cells)
+    check_count("pixels", pixels)
     check_inputs("origin", origin[None])
     network = read(model, origin[None])
     plane = Plane.through(network, origin, u, v, box)
     stack = torch.stack((plane.u, plane.v, plane.origin))[None]
-    found = partition(network, stack, plane.outline(), tolerance=TOLERANCE * plane.diagonal, max_cells=max_cells)
-    if found is None:
+    parts = partition(network, stack, plane.outline(), tolerance=TOLERANCE * plane.diagonal, max_cells=max_cells)
+    if parts is None:
         return _raster(network, plane, max_cells, pixels)
-    return Slice(plane=plane, network=network, cells=found[0], maps=found[1])
+    return Slice(plane=plane, network=network, cells=parts[0], maps=parts[1])
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Where the two largest of some affine functions tie inside convex polygons."""
+"""Segments on which the two largest of some affine functions tie inside convex polygons."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _where_ahead(segment: Tensor, lead: Tensor, tolerance: float) -> tuple[Tenso
     low = torch.where((start < 0) & (end > 0), zero, 0.0).amax(dim=1)
     high = torch.where((start > 0) & (end < 0), zero, 1.0).amin(dim=1)
     behind = ((start <= 0) & (end <= 0) & (start + end < 0)).any(dim=1)
-    way = segment[:, 1] - segment[:, 0]
-    kept = ~behind & ((high - low) * torch.linalg.vector_norm(way, dim=1) > tolerance)
-    part = torch.stack((segment[:, 0] + low[:, None] * way, segment[:, 0] + high[:, None] * way), dim=1)
+    span = segment[:, 1] - segment[:, 0]
+    kept = ~behind & ((high - low) * torch.linalg.vector_norm(span, dim=1) > tolerance)
+    part = torch.stack((segment[:, 0] + low[:, None] * span, segment[:, 0] + high[:, None] * span), dim=1)
     return part[kept], kept
