@@ -17,7 +17,7 @@ from widemargin.geometry.sectors import Rays
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """Distances of the curves from the sample by direction: first crossing of r^J = 1 (∞ beyond `reach`), and r^F = 1."""
+    """Distances of the curves from the sample per ray: first crossing of r^J = 1 (∞ beyond `reach`), and r^F = 1."""
 
     angles: Float[Tensor, " directions"]
     jacobian: Float[Tensor, " directions"]
