@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.bounds.chain import Link, chain_of
+from widemargin.bounds.chain import LayerChain, Link, chain_of
 from widemargin.bounds.cushions import Cushions, check_probes, measured
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.checks import check_choice, check_number
@@ -137,7 +137,6 @@ def odn(
     log = math.log(depth * m / delta) / m / ((r - theta) ** 2 if log_form == "printed" else 1.0)
     loss = float(((distances <= r - theta) | (distances >= r + theta) | distances.isnan()).double().mean())
     within = float((sizes / chain.weights[-1].lipschitz <= r + theta).double().mean())
-    between = {type(link.module).__name__ for link in chain.links if not link.is_weight}
     return OdnBound(
         value=loss + math.sqrt(complexity + log),
         empirical_loss=loss,
@@ -155,18 +154,21 @@ def odn(
         samples=m,
         share_within=within,
         without_margin=int(distances.isnan().sum()),
-        assumptions=(
-            chain.no_biases,
-            Assumption(
-                text="‖f(x)‖_2 ≤ r+θ with ‖W_L‖_2 = 1",
-                holds=within == 1.0,
-                found=f"on {100 * within:.1f} % of the samples",
-            ),
-            Assumption(
-                text="activations are plain ReLUs",
-                holds=all(link.is_weight or link.is_plain for link in chain.links),
-                found=", ".join(sorted(between)) or "none",
-            ),
+        assumptions=_assumptions(chain, within),
+    )
+
+
+def _assumptions(chain: LayerChain, within: float) -> tuple[Assumption, ...]:
+    between = {type(link.module).__name__ for link in chain.links if not link.is_weight}
+    return (
+        chain.no_biases,
+        Assumption(
+            text="‖f(x)‖_2 ≤ r+θ with ‖W_L‖_2 = 1", holds=within == 1.0, found=f"on {100 * within:.1f} % of the samples"
+        ),
+        Assumption(
+            text="activations are plain ReLUs",
+            holds=all(link.is_weight or link.is_plain for link in chain.links),
+            found=", ".join(sorted(between)) or "none",
         ),
     )
 
