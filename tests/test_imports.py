@@ -18,8 +18,8 @@ import widemargin
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "widemargin"
 
-# The design's order, from the bottom up. A room imports from its own rung and the rungs below, and no ring may form.
-LADDER: tuple[tuple[str, ...], ...] = (
+# The layers of the design, from the bottom up. Packages import from their own layer or below; no cycles.
+LAYERS: tuple[tuple[str, ...], ...] = (
     ("types", "checks", "norms", "modules", "places", "layers", "_autograd", "_cuda", "_io"),
     ("margins",),
     ("split_backward",),
@@ -39,19 +39,19 @@ BESIDE: dict[str, tuple[set[str], str]] = {
     "models": ({"types", "checks", "modules", "_io"}, "training"),
     "report": ({"_io"}, "studies"),
 }
-RUNG = {room: height for height, rooms in enumerate(LADDER) for room in rooms}
+LAYER = {package: height for height, packages in enumerate(LAYERS) for package in packages}
 
 Graph = dict[str, set[str]]  # module -> the modules it imports, both by their full dotted names
 
 
-def test_the_rooms_keep_the_order_of_the_design() -> None:
+def test_packages_keep_the_order_of_the_design() -> None:
     assert violations(imports_of(SOURCE)) == []
 
 
 def test_report_never_reaches_torch() -> None:
     graph = imports_of(SOURCE)
     for module in graph:
-        if room_of(module) == "report":
+        if package_of(module) == "report":
             assert "torch" not in {name.split(".")[0] for name in reach(graph, module)}, module
 
 
@@ -67,8 +67,8 @@ def test_report_never_reaches_torch() -> None:
         ({"norms.py": "import widemargin as wm"}, "norms imports __init__"),
         ({"norms.py": "from widemargin import measure"}, "norms imports __init__"),
         ({"gp/a.py": "import importlib\nimportlib.import_module('widemargin.control')"}, "gp imports control"),
-        ({"norms.py": "from widemargin import places", "places.py": "from widemargin import norms"}, "a ring"),
-        ({"utils.py": ""}, "utils has no place in the order"),
+        ({"norms.py": "from widemargin import places", "places.py": "from widemargin import norms"}, "a cycle"),
+        ({"utils.py": ""}, "utils has no layer"),
     ],
 )
 def test_a_breach_of_the_order_is_seen(tmp_path: Path, files: dict[str, str], expected: str) -> None:
@@ -134,45 +134,45 @@ def test_the_public_names_are_few_sorted_and_resolve() -> None:
 
 
 def violations(graph: Graph) -> list[str]:
-    """One sentence for each import, room or ring that the order does not allow."""
-    said = [
-        f"{room} has no place in the order: add it to LADDER or BESIDE, and to docs/project/design.md"
-        for room in sorted({room_of(module) for module in graph} - RUNG.keys() - BESIDE.keys())
+    """One sentence for each import, package or cycle that the order does not allow."""
+    found = [
+        f"{part} has no layer: add it to LAYERS or BESIDE, and to docs/project/design.md"
+        for part in sorted({package_of(module) for module in graph} - LAYER.keys() - BESIDE.keys())
     ]
     edges: dict[str, set[str]] = {}
     for module, names in sorted(graph.items()):
         for name in sorted(names):
-            room, other = room_of(module), room_of(name)
+            part, other = package_of(module), package_of(name)
             if name.split(".")[0] != "widemargin":
                 continue
             if unit(module) != unit(name):
                 edges.setdefault(unit(module), set()).add(unit(name))
-            if room == other:
+            if part == other:
                 continue
-            if room in RUNG | BESIDE and other in RUNG | BESIDE and not allowed(room, other):
-                said.append(f"{room} imports {other} ({module} imports {name})")
+            if part in LAYER | BESIDE and other in LAYER | BESIDE and not allowed(part, other):
+                found.append(f"{part} imports {other} ({module} imports {name})")
     try:
         TopologicalSorter(edges).prepare()
-    except CycleError as ring:
-        if not said:
-            said.append(f"the rooms import each other in a ring: {' <- '.join(ring.args[1])}")
-    return said
+    except CycleError as cycle:
+        if not found:
+            found.append(f"the packages import each other in a cycle: {' <- '.join(cycle.args[1])}")
+    return found
 
 
 def unit(module: str) -> str:
     """What may be part of no cycle: a package, or in the first layer a module."""
-    room = room_of(module)
-    return module if RUNG.get(room) == 0 else room
+    part = package_of(module)
+    return module if LAYER.get(part) == 0 else part
 
 
-def allowed(room: str, other: str) -> bool:
-    if other == "__init__":  # its lazy names hide what is imported: a room imports from the home of a name
+def allowed(part: str, other: str) -> bool:
+    if other == "__init__":  # its lazy names hide what is imported
         return False
-    if room in BESIDE:
-        return other in BESIDE[room][0]
+    if part in BESIDE:
+        return other in BESIDE[part][0]
     if other in BESIDE:
-        return RUNG[room] >= RUNG[BESIDE[other][1]]
-    return RUNG[room] >= RUNG[other]
+        return LAYER[part] >= LAYER[BESIDE[other][1]]
+    return LAYER[part] >= LAYER[other]
 
 
 def imports_of(source: Path) -> Graph:
@@ -225,14 +225,14 @@ def module_name(path: Path, source: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
 def package(folder: Path, files: dict[str, str]) -> Path:
     source = folder / "widemargin"
-    rooms = ("__init__.py", "types.py", "norms.py", "places.py", "cli.py", "margins/__init__.py", "data/__init__.py")
-    for name, text in {**dict.fromkeys(rooms, ""), "control.py": "", **files}.items():
+    empty = ("__init__.py", "types.py", "norms.py", "places.py", "cli.py", "margins/__init__.py", "data/__init__.py")
+    for name, text in {**dict.fromkeys(empty, ""), "control.py": "", **files}.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text)
     return source

@@ -205,7 +205,7 @@ def test_with_the_right_choice_the_loss_is_exact() -> None:
         (
             {"probes": 1, "aggregate": "sum"},
             ValueError,
-            "probes is 1, expected .* >= 2: one direction gives no unbiased",
+            "probes is 1",
         ),
         ({"probes": 0}, ValueError, "probes is 0"),
         ({"probes": 2.0}, TypeError, "probes is 2.0"),
