@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import widemargin as wm
 from oracles_regularizers import finite_differences
-from widemargin import attacks, data, losses
+from widemargin import attacks, data, losses, training
+from widemargin.split_backward import reasons
 from zoo import LOGITS, ZOO, Entry
 
 
@@ -122,6 +124,28 @@ def trained(loss: Any, digits: data.Data) -> nn.Module:
         loss(network, digits.train.x[:500], digits.train.y[:500]).mean().backward()
         optimizer.step()
     return network
+
+
+def test_fit_trains_an_adversarial_margin_loss_by_the_split_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the places of the margin loss in the history; the weights are those of plain autograd."""
+    monkeypatch.setattr(reasons, "LEAST_BYTES", {})  # also where two backwards would be faster
+    digits, loss = data.load("digits"), quick(loss=losses.MarginLoss(at=("1",), p=1.0))
+    samples = data.Samples(digits.train.x[:60].double(), digits.train.y[:60])
+
+    def train(loss: Any, measure: training.Measure) -> training.Fit:
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)).double()
+        optimizer = training.SGD(lr=0.1)
+        return wm.fit(network, samples, loss=loss, epochs=2, batch_size=20, optimizer=optimizer, callbacks=[measure])
+
+    fast = train(loss, training.Measure())
+    plain = train(lambda model, x, y: loss(model, x, y), training.Measure(at=("1",), p=1.0))
+    assert fast.settings["backward"].startswith("split backward")
+    assert "backward" not in plain.settings
+    for ours, theirs in zip(fast.history.series("distance at 1"), plain.history.series("distance at 1"), strict=True):
+        assert ours == pytest.approx(theirs)
+    for weight, expected in zip(fast.model.parameters(), plain.model.parameters()):
+        torch.testing.assert_close(weight, expected, rtol=1e-8, atol=1e-10)
 
 
 def test_the_defaults_are_madrys_for_mnist_and_the_value_is_its_own_label() -> None:

@@ -123,7 +123,7 @@ class MarginLoss:
             memory: the most bytes of gradients to keep; beyond it two backward passes are taken. None: no limit.
             is_replayed: the call is, or will be, captured in a CUDA graph, in which launches cost nothing.
         """
-        return split_backward(model, self, x, y, scale=scale, memory=memory, is_replayed=is_replayed)
+        return split_backward(model, self, x, y, scale, memory, is_replayed)
 
     def forward(
         self, model: nn.Module, x: Tensor, *, directions: Mapping[str, Tensor] | None = None

@@ -13,7 +13,7 @@ The rest of the package reads these attributes through the functions below.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypedDict, Unpack, cast, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -29,45 +29,34 @@ class Loss(Protocol):
         ...
 
 
+class BackwardOptions(TypedDict, total=False):
+    """Options of a fast backward, see `MarginLoss.backward`."""
+
+    scale: float | Tensor
+    memory: int | None
+    is_replayed: bool
+
+
 @runtime_checkable
 class FastBackward(Protocol):
     """The method `backward` of a loss."""
 
-    def __call__(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        *,
-        scale: float | Tensor = 1.0,
-        memory: int | None = None,
-        is_replayed: bool = False,
-    ) -> Backward:
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, /, **options: Unpack[BackwardOptions]) -> Backward:
         """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds."""
         ...
 
 
 def fast_backward(loss: object) -> FastBackward | None:
     """The `backward` of `loss`, or None where its gradients are autograd's."""
-    backward: FastBackward | None = _own(loss, "backward")
-    return backward
+    return cast("FastBackward | None", _own(loss, "backward"))
 
 
-def margin_backward(
-    model: nn.Module,
-    loss: Loss,
-    x: Tensor,
-    y: Tensor,
-    *,
-    scale: float | Tensor = 1.0,
-    memory: int | None = None,
-    is_replayed: bool = False,
-) -> Backward:
+def margin_backward(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, **options: Unpack[BackwardOptions]) -> Backward:
     """`loss.backward(model, x, y)`, of a `MarginLoss` or another loss with a `backward`, see `MarginLoss.backward`."""
     backward = fast_backward(loss)
     if backward is None:
         raise TypeError(f"loss is a {type(loss).__name__}, expected a MarginLoss, or a loss with a backward method")
-    return backward(model, x, y, scale=scale, memory=memory, is_replayed=is_replayed)
+    return backward(model, x, y, **options)
 
 
 def places_of(loss: object) -> tuple[str, ...] | None:
@@ -105,7 +94,7 @@ def values_of(loss: Loss, model: nn.Module, x: Tensor, y: Tensor, index: Tensor 
     return loss(model, x, y, index=index) if needs_index(loss) else loss(model, x, y)  # type: ignore[call-arg]
 
 
-def _own(loss: object, name: str) -> Any:
+def _own(loss: object, name: str) -> object:
     """The attribute `name` of `loss`, or None where it was inherited together with a value that `loss` overrides."""
     if name not in getattr(loss, "__dict__", {}):
         for cls in type(loss).__mro__:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Unpack
 
 import torch
 from jaxtyping import Float
@@ -12,7 +13,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin.losses.classification import CrossEntropy
-from widemargin.losses.protocol import FastBackward, Loss, fast_backward, is_capturable, needs_index
+from widemargin.losses.protocol import (
+    BackwardOptions,
+    FastBackward,
+    Loss,
+    fast_backward,
+    is_capturable,
+    needs_index,
+    values_of,
+)
 from widemargin.split_backward.backward import Backward
 
 Images = Float[Tensor, "batch channels h w"]
@@ -48,8 +57,8 @@ class Wrapper:
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, *, index: Tensor | None = None) -> Tensor:
         """The loss of every sample."""
-        extra = {} if index is None else {"index": index}
-        return self.factor * self.loss(model, *self.prepare(model, x, y), **extra)
+        values = values_of(self.loss, model, *self.prepare(model, x, y), index)
+        return values if self.factor == 1.0 else self.factor * values
 
     @property
     def wrapped(self) -> Loss:
@@ -73,20 +82,12 @@ class Wrapper:
         return None if inner is None else partial(self._backward, inner)
 
     def _backward(
-        self,
-        inner: FastBackward,
-        model: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        *,
-        scale: float | Tensor = 1.0,
-        memory: int | None = None,
-        is_replayed: bool = False,
+        self, inner: FastBackward, model: nn.Module, x: Tensor, y: Tensor, **options: Unpack[BackwardOptions]
     ) -> Backward:
-        factor = self.factor
-        x, y = self.prepare(model, x, y)
-        done = inner(model, x, y, scale=factor * scale, memory=memory, is_replayed=is_replayed)
-        return replace(done, values=factor * done.values)
+        if (factor := self.factor) != 1.0:
+            options["scale"] = factor * options.get("scale", 1.0)
+        done = inner(model, *self.prepare(model, x, y), **options)
+        return done if factor == 1.0 else replace(done, values=factor * done.values)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,14 +50,7 @@ class Backward:
 
 
 def split_backward(
-    model: nn.Module,
-    loss: SplitLoss,
-    x: Tensor,
-    y: Labels,
-    *,
-    scale: float | Tensor = 1.0,
-    memory: int | None = None,
-    is_replayed: bool = False,
+    model: nn.Module, loss: SplitLoss, x: Tensor, y: Labels, scale: float | Tensor, memory: int | None, replayed: bool
 ) -> Backward:
     """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `MarginLoss.backward`."""
     if memory is not None:
@@ -65,7 +58,7 @@ def split_backward(
     reason = reasons.before_forward(model, loss, memory)
     scores, at, directions = loss.forward(model, x)
     with deferred_checks(scores, y) as checks:
-        plan = _plan(model, loss, x, checks.labels, scores, at, memory, is_replayed) if reason is None else reason
+        plan = _plan(model, loss, x, checks.labels, scores, at, memory, replayed) if reason is None else reason
         if isinstance(plan, str):
             values = loss.of(scores, checks.labels, at=at, directions=directions)
             checks.wait()
