@@ -23,7 +23,7 @@ def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None
     calm, noisy = [case for case in plan.cases() if case.arm.name == "a"]
     assert plan.settings(calm, {"x": 1.0}) == {"noise": 0.0, "x": 1.0}
     assert plan.settings(noisy, {"x": 1.0}) == {"noise": 0.5, "x": 1.0, "y": 1.0}
-    with pytest.raises(ValueError, match="has of_values of 'nois', expected one of"):
+    with pytest.raises(ValueError, match=r"of_values.*'nois'"):
         tiny.study(scale=Scale(minutes=1, of_values={"nois": {}}))
 
 

@@ -141,9 +141,7 @@ def test_only_some_conditions_and_arms(counting: Counting, tmp_path: Path) -> No
     assert [arm["name"] for arm in found["arms"]] == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"), [(("huge",), "scale is 'huge', expected one of smoke"), (("paper", 0), "seeds is 0")]
-)
+@pytest.mark.parametrize(("arguments", "said"), [(("huge",), "scale is 'huge'"), (("paper", 0), "seeds is 0")])
 @pytest.mark.usefixtures("untyped")
 def test_what_is_asked_for_wrongly(arguments: tuple[Any, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):

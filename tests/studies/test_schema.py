@@ -37,14 +37,14 @@ def test_a_grid_has_all_combinations() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"arms": (Arm(name="a"), Arm(name="a"))}, "two arms of one name"),
-        ({"conditions": ({"other": 1},)}, "has the condition {'other': 1}, but the axes noise"),
-        ({"claims": (Claim(text="", effect=Value(metric="m", arm="c"), reported=1),)}, "names the arm 'c'"),
-        ({"scale": Scale(minutes=1, cells=3)}, "gives every arm 3 search cells, but the grid of 'b' has 2"),
-        ({"scale": Scale(minutes=1, arms=("c",))}, "names the arm 'c', expected one of a, b"),
-        ({"scale": Scale(minutes=1, of_arms={"c": {}})}, "names the arm 'c', expected one of a, b"),
-        ({"scale": Scale(minutes=1, seeds=2)}, "has 2 seeds at paper scale, expected at least 3"),
-        ({"scales": {"smoke": Scale(minutes=1)}}, "has the scales smoke, expected smoke, quick, budget, paper"),
+        ({"arms": (Arm(name="a"), Arm(name="a"))}, "a, a"),
+        ({"conditions": ({"other": 1},)}, r"condition {'other': 1}"),
+        ({"claims": (Claim(text="", effect=Value(metric="m", arm="c"), reported=1),)}, "'c'"),
+        ({"scale": Scale(minutes=1, cells=3)}, r"3 search cells.*'b' has 2"),
+        ({"scale": Scale(minutes=1, arms=("c",))}, "'c'"),
+        ({"scale": Scale(minutes=1, of_arms={"c": {}})}, "'c'"),
+        ({"scale": Scale(minutes=1, seeds=2)}, "2 seeds"),
+        ({"scales": {"smoke": Scale(minutes=1)}}, "scales smoke"),
     ],
 )
 def test_a_study_that_contradicts_itself(changes: dict[str, Any], said: str) -> None:
@@ -56,9 +56,9 @@ def test_a_study_that_contradicts_itself(changes: dict[str, Any], said: str) -> 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Arm(name="a", search=ODD), "expected a tuple of values"),
-        (lambda: Arm(name="a", settings={"p": float("inf")}), "settings of arm 'a' has inf"),
-        (lambda: Scale(minutes=1, seeds=0), "seeds is 0, expected an integer >= 1"),
+        (lambda: Arm(name="a", search=ODD), r"search\['x'\]"),
+        (lambda: Arm(name="a", settings={"p": float("inf")}), r"'a'.*inf"),
+        (lambda: Scale(minutes=1, seeds=0), "seeds is 0"),
         (lambda: Claim(text="c", effect=GAP), "reported is None"),
         (lambda: Claim(text="c", effect=Order(metric="m", ordered=("a", "b")), reported=1), "reported is 1"),
     ],

@@ -50,7 +50,7 @@ def test_a_broken_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -
     path = tmp_path / "E3.jsonl"
     Store(path).add(tiny.trial(), {}, 1.0, {})
     path.write_bytes(b"{\n" + path.read_bytes())
-    with pytest.raises(ValueError, match=r"E3\.jsonl has a line 1 that is no finished trial"):
+    with pytest.raises(ValueError, match=r"E3\.jsonl.*line 1\b"):
         Store(path)
 
 

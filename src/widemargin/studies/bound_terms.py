@@ -19,18 +19,18 @@ def measured(
     "theta": the factor ((r+θ)/(r−θ))² and the value at every θ. "layers": stable rank, cushions, and the (2,1) norm of
     every layer. Bartlett's γ is the median output margin of the samples that are right. Biases are left out of both.
     """
-    found = [
+    results = [
         bounds.odn(network, samples.x, samples.y, r=r, theta=theta, probes=probes, seed=seed, biases="ignore")
         for theta in thetas
     ]
-    first = found[0]
+    first = results[0]
     output = margins.measure(network, samples, progress=False).output
     right = output[output > 0]
     gamma = float(right.median()) if len(right) else 1.0
     other = bounds.spectral(network, samples.x, samples.y, margin=gamma, reference="identity", biases="ignore")
     points: list[Row] = [
         {"curve": "theta", "at": {"theta/r": bound.theta / r}, "factor": bound.ratio, "complexity": bound.complexity}
-        for bound in found
+        for bound in results
     ]
     for mine, theirs in zip(first.layers, other.layers, strict=True):
         values = {

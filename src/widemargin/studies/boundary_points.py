@@ -13,11 +13,11 @@ from widemargin.data import Samples
 from widemargin.studies.rows import Row
 
 BOX = (-2.2, 2.2, -1.7, 1.7)
-"""left, right, bottom, top: room for the toy data."""
+"""left, right, bottom, top: a box around the toy data."""
 
 
 def measured(network: nn.Module, train: Samples, *, samples: bool = False, apart: float = 0.05) -> Row:
-    """Points on the exact boundary, at most `apart` from the next one, and the training samples where asked for.
+    """Points on the exact boundary, at most `apart` from the next one, and, with `samples`, the training samples.
 
     All in one curve, "plane"; `what` says what a point is.
     """

@@ -10,6 +10,9 @@ from widemargin.studies.rows import Row
 from widemargin.studies.schema import Claim
 
 Number = float | int
+ALL: Where = {}
+"""All rows."""
+
 BySeed = Callable[[Sequence[Row]], Sequence[float]]
 """From all rows to one number a seed."""
 
@@ -22,15 +25,10 @@ class Judged(TypedDict, total=False):
 
 
 def value(
-    text: str,
-    arm: str,
-    reported: Number,
-    metric: str = "accuracy",
-    where: Where | None = None,
-    **judged: Unpack[Judged],
+    text: str, arm: str, reported: Number, metric: str = "accuracy", where: Where = ALL, **judged: Unpack[Judged]
 ) -> Claim:
     """The metric of an arm is `reported`."""
-    return Claim(text=text, effect=Value(metric=metric, arm=arm, where=where or {}), reported=reported, **judged)
+    return Claim(text=text, effect=Value(metric=metric, arm=arm, where=where), reported=reported, **judged)
 
 
 def gap(
@@ -39,17 +37,17 @@ def gap(
     against: str,
     reported: Number,
     metric: str = "accuracy",
-    where: Where | None = None,
+    where: Where = ALL,
     **judged: Unpack[Judged],
 ) -> Claim:
     """The metric of `arm` minus that of `against` is `reported`."""
-    effect = Gap(metric=metric, arm=arm, against=against, where=where or {})
+    effect = Gap(metric=metric, arm=arm, against=against, where=where)
     return Claim(text=text, effect=effect, reported=reported, **judged)
 
 
-def order(text: str, *arms: str, metric: str = "accuracy", where: Where | None = None, share: bool = True) -> Claim:
+def order(text: str, *arms: str, metric: str = "accuracy", where: Where = ALL, share: bool = True) -> Claim:
     """The metric of each arm is above that of the next one, see `effects.Order`."""
-    return Claim(text=text, effect=Order(metric=metric, ordered=arms, where=where or {}, share=share))
+    return Claim(text=text, effect=Order(metric=metric, ordered=arms, where=where, share=share))
 
 
 def custom(

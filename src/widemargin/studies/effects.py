@@ -222,10 +222,10 @@ def _mean(values: Sequence[float], factor: float | int = 1.0) -> MeasuredEffect 
 
 def _by_seed(rows: Sequence[Row], metric: str, arm: str, where: Where) -> dict[int, dict[Cell, float]]:
     """seed → condition → value."""
-    found: dict[int, dict[Cell, float]] = {}
+    seeds: dict[int, dict[Cell, float]] = {}
     for row in select(rows, metric, arm, where):
-        found.setdefault(row["seed"], {})[_axes(row, where)] = float(row[metric])
-    return found
+        seeds.setdefault(row["seed"], {})[_axes(row, where)] = float(row[metric])
+    return seeds
 
 
 def _axes(row: Row, where: Where) -> Cell:

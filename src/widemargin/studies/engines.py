@@ -1,4 +1,4 @@
-"""How trials are run: one by one, as populations, by several processes, or on Ray. The rows are the same."""
+"""Engines that run trials: one by one, as populations, by several processes, or on Ray, with the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a study and a scale to its trials."""
+"""Trials of a study at one of its scales."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from widemargin.studies import tasks
-from widemargin.studies.rows import Row, agrees
+from widemargin.studies.rows import agrees
 from widemargin.studies.schema import Arm, Condition, Scale, ScaleName, Study
-from widemargin.studies.settings import Settings, overlay, plain
+from widemargin.studies.settings import Settings, SettingsDict, overlay, plain
 from widemargin.studies.trial import FIRST_SEARCH_SEED, Stage, Trial
 
 MEASURE = "measure"
@@ -59,7 +59,7 @@ class StudyPlan:
             return None
         return Case(arm=case.arm, condition={**case.condition, **(self.scale.search_at or {})})
 
-    def search(self, case: Case) -> Iterator[tuple[Row, list[Trial]]]:
+    def search(self, case: Case) -> Iterator[tuple[SettingsDict, list[Trial]]]:
         """The cells of the search at `case`, and the trials of each, whose settings have no `measure`."""
         for cell in case.arm.cells(self.scale.cells):
             settings = self.settings(case, cell)
@@ -69,19 +69,19 @@ class StudyPlan:
 
     def searches(self) -> list[Trial]:
         """All trials of the search, each once."""
-        found: dict[str, Trial] = {}
+        unique: dict[str, Trial] = {}
         for case in self.cases():
             at = self.searched(case)
             for _, trials in self.search(at) if at is not None else ():
-                found.update((trial.key, trial) for trial in trials)
-        return list(found.values())
+                unique.update((trial.key, trial) for trial in trials)
+        return list(unique.values())
 
     def final(self, case: Case, chosen: Mapping[str, Settings]) -> list[Trial]:
         """The final trials of `case`, given the chosen cell of every case by its name."""
         settings = _resolved(self.settings(case, chosen[case.name]), lambda arm: self._of_arm(arm, case, chosen))
         return [self._trial("final", case, settings, seed) for seed in range(self.seeds)]
 
-    def settings(self, case: Case, cell: Settings) -> Row:
+    def settings(self, case: Case, cell: Settings) -> SettingsDict:
         """The settings of a trial, see `schema`."""
         return overlay(
             self.study.settings,
@@ -93,7 +93,7 @@ class StudyPlan:
             cell,
         )
 
-    def _of_arm(self, name: str, case: Case, chosen: Mapping[str, Settings]) -> Row:
+    def _of_arm(self, name: str, case: Case, chosen: Mapping[str, Settings]) -> SettingsDict:
         source = Case(arm=self.study.arm(name), condition=case.condition)
         if source.name not in chosen:
             raise ValueError(f"{case.name!r} names the arm {name!r}, which scale {self.name} does not run there")
@@ -101,7 +101,7 @@ class StudyPlan:
         settings.pop(MEASURE, None)
         return settings
 
-    def _trial(self, stage: Stage, case: Case, settings: Row, seed: int) -> Trial:
+    def _trial(self, stage: Stage, case: Case, settings: SettingsDict, seed: int) -> Trial:
         return Trial(
             task=self.study.task,
             version=tasks.find(self.study.task).VERSION,
@@ -115,7 +115,7 @@ class StudyPlan:
         )
 
 
-def first_cells(plan: StudyPlan) -> dict[str, Row]:
+def first_cells(plan: StudyPlan) -> dict[str, SettingsDict]:
     """The first cell of every case: what is taken without a search, and stands for the chosen one in an estimate."""
     return {case.name: case.arm.cells(1)[0] for case in plan.cases()}
 

@@ -43,12 +43,12 @@ class Subject:
     networks: Callable[[Settings], nn.Module]
 
 
-def take(asked: Settings, subject: Subject) -> Row:
+def take(settings: Settings, subject: Subject) -> Row:
     """Metrics, and points of curves under `"points"`."""
-    given = {key: value for key, value in asked.items() if key != "kind"}
-    if asked.get("kind") not in _KINDS:
-        raise ValueError(f"kind of a measurement is {asked.get('kind')!r}, expected one of {', '.join(_KINDS)}")
-    return _KINDS[asked["kind"]](subject, **given)
+    options = {key: value for key, value in settings.items() if key != "kind"}
+    if settings.get("kind") not in _KINDS:
+        raise ValueError(f"kind of a measurement is {settings.get('kind')!r}, expected one of {', '.join(_KINDS)}")
+    return _KINDS[settings["kind"]](subject, **options)
 
 
 def _attack(

@@ -1,4 +1,4 @@
-"""The result of a study: claims with verdicts, rows, what was chosen, and where it all came from, as plain values."""
+"""Results of studies as plain values: claims with verdicts, rows, chosen hyperparameters and provenance."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ def write(result: Settings, folder: Path = Path("results")) -> Path | None:
 def read(path: Path) -> Result:
     """A result file."""
     try:
-        found: Result = json.loads(path.read_text(encoding="utf-8"))
-        found["study"], found["scale"], found["claims"]
+        result: Result = json.loads(path.read_text(encoding="utf-8"))
+        result["study"], result["scale"], result["claims"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no result of a study: {error}") from error
-    return found
+    return result
 
 
 def not_run(study: Study) -> Result:
-    """What a table says of a study that has no result: the paper's side of it."""
+    """The paper's side of a study that has no result."""
     return {
         **_names(study),
         "scale": None,

@@ -1,4 +1,4 @@
-"""Rows: what was measured, flat, one mapping a trial, and one a point of each curve of it."""
+"""Rows of measurements: one flat mapping a trial, and one a point of each of its curves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def flatten(arm: str, seed: int, condition: Mapping[str, Any], measured: Mapping
     """The row of a trial, and after it a row for each of its `"points"`.
 
     A task puts curves under `"points"`, a list of mappings such as
-    `{"curve": "fgsm", "at": {"epsilon": 0.1}, "accuracy": 0.67}`: what is under `at` can be asked for like a condition.
+    `{"curve": "fgsm", "at": {"epsilon": 0.1}, "accuracy": 0.67}`: keys under `at` are selected like a condition.
     """
     base = {"arm": arm, "seed": seed, **condition}
     metrics = {key: value for key, value in measured.items() if key != "points"}
@@ -47,11 +47,11 @@ def select(rows: Iterable[Row], metric: str, arm: str, where: Mapping[str, Any])
 
 def by_seed(rows: Iterable[Row], metric: str, **where: object) -> list[list[Row]]:
     """The rows that have the metric and these values, one list a seed, in the order of seeds."""
-    found: dict[int, list[Row]] = {}
+    seeds: dict[int, list[Row]] = {}
     for row in rows:
         if row.get(metric) is not None and all(row.get(key) == value for key, value in where.items()):
-            found.setdefault(row["seed"], []).append(row)
-    return [some for _, some in sorted(found.items())]
+            seeds.setdefault(row["seed"], []).append(row)
+    return [some for _, some in sorted(seeds.items())]
 
 
 def agrees(value: Any, wanted: Any) -> bool:

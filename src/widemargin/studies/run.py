@@ -1,4 +1,4 @@
-"""Run a study: search, choose on validation data, final trials, claims, and a result of plain values."""
+"""Runs of studies: search, choice on validation data, final trials, claims, and a result of plain values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from widemargin._io.progress import track
 from widemargin._io.provenance import provenance
 from widemargin.studies import engines, result
 from widemargin.studies.expand import Case, StudyPlan, first_cells
-from widemargin.studies.rows import Row
 from widemargin.studies.schema import SCALES, ScaleName, Study
-from widemargin.studies.settings import Settings
+from widemargin.studies.settings import Settings, SettingsDict
 from widemargin.studies.store import Store
 from widemargin.studies.trial import Trial, TrialContext
 
@@ -42,7 +41,7 @@ def run(
     engine: Engine = engines.one_by_one,
     minutes: float | None = None,
     progress: bool | None = None,
-) -> Row:
+) -> result.Result:
     """Run what is not yet done, and return the result as plain values (see `result.of`).
 
     Args:
@@ -69,8 +68,8 @@ def run(
             store.add(trial, row, seconds, origin)
         return all(trial in store for trial in trials)
 
-    searched: list[Row] = []
-    chosen: dict[str, Row] = {}
+    searched: list[SettingsDict] = []
+    chosen: dict[str, SettingsDict] = {}
     finals: list[tuple[Case, Trial]] = []
     complete = do(plan.searches(), "search")
     if complete:
@@ -98,13 +97,13 @@ def plan_of(study: Study, scale: ScaleName, seeds: int | None = None) -> StudyPl
     return StudyPlan(study=study, name=scale, seeds=study.scales[scale].seeds if seeds is None else seeds)
 
 
-def choose(plan: StudyPlan, store: Store) -> tuple[dict[str, Row], list[Row]]:
+def choose(plan: StudyPlan, store: Store) -> tuple[dict[str, SettingsDict], list[SettingsDict]]:
     """The cell of every case with the best mean of `choose_by` over the search seeds, the first one among equals.
 
     Only rows of the search stage are looked at, and those know nothing of test data.
     """
-    chosen: dict[str, Row] = {}
-    table: dict[str, list[Row]] = {}
+    chosen: dict[str, SettingsDict] = {}
+    table: dict[str, list[SettingsDict]] = {}
     sign = -1.0 if plan.study.smallest else 1.0
     for case in plan.cases():
         at = plan.searched(case)
@@ -170,6 +169,6 @@ def _until(engine: Engine, trials: list[Trial], context: TrialContext, until: fl
             return
 
 
-def _origin(device: str) -> Row:
-    found = provenance(device)
-    return {"commit": found["commit"], "versions": found["versions"], "hardware": found["hardware"]}
+def _origin(device: str) -> SettingsDict:
+    origin = provenance(device)
+    return {key: origin[key] for key in ("commit", "versions", "hardware")}

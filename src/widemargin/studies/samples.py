@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -33,7 +32,7 @@ class Parts:
 
     @property
     def test(self) -> Samples:
-        """The test set; never asked for while hyperparameters are searched."""
+        """The test set; never read while hyperparameters are searched."""
         return first(self.whole.test, self.test_count)
 
 
@@ -51,7 +50,8 @@ def prepare(settings: Settings, seed: int, *, root: Path | None = None, device: 
     """
     known = (*_KEYS, "shape", "samples") if settings["name"] == "synthetic" else _KEYS
     check_keys(settings, known, "data")
-    whole = _whole(settings["name"], root, device, _frozen(settings.get("shape")), settings.get("samples"))
+    shape = None if settings.get("shape") is None else tuple(settings["shape"])
+    whole = _whole(settings["name"], root, device, shape, settings.get("samples"))
     if (dims := settings.get("pca")) is not None:
         whole = _projected(whole, dims)
     train, validation = _held_out(whole, settings["validation"], seed)
@@ -89,10 +89,10 @@ def _whole(
     if name == "synthetic":
         if shape is None or samples is None:
             raise ValueError("data 'synthetic' needs a shape and a number of samples")
-        found = synthetic(shape, samples)
+        loaded = synthetic(shape, samples)
     else:
-        found = data.load(name, root)
-    return replace(found, train=found.train.to(device), test=found.test.to(device))
+        loaded = data.load(name, root)
+    return replace(loaded, train=loaded.train.to(device), test=loaded.test.to(device))
 
 
 @functools.lru_cache(maxsize=2)
@@ -116,7 +116,3 @@ def first(samples: Samples, count: int | None) -> Samples:
     if count is None or count >= len(samples):
         return samples
     return samples.select(torch.arange(count, device=samples.y.device))
-
-
-def _frozen(value: Any) -> tuple[int, ...] | None:
-    return None if value is None else tuple(value)

@@ -1,4 +1,4 @@
-"""What a study is made of: frozen values, and plain ones (numbers, words, lists, mappings) inside them.
+"""Parts of a study: frozen values, with plain ones (numbers, strings, lists, mappings) inside them.
 
 A study is a table of trials: arms × conditions × seeds. The settings of a trial are one mapping of plain values, laid
 together in this order, later ones over earlier ones:
@@ -7,8 +7,8 @@ together in this order, later ones over earlier ones:
     the arm's search
 
 A key with dots, `"data.flips"`, reaches inside. Mappings are merged key by key, unless both have a `name` and the names
-differ: `{"name": "odn", "r": 2}` replaces `{"name": "cross-entropy"}` altogether. What the settings mean is the task's
-affair (`studies.tasks`), except two things:
+differ: `{"name": "odn", "r": 2}` replaces `{"name": "cross-entropy"}` altogether. The task (`studies.tasks`) defines
+what the settings mean, except two things:
 
 - `"measure"` is only for the final stage: it is left out while hyperparameters are searched.
 - `{"arm": "cross-entropy"}`, anywhere in the final settings, becomes the settings that were chosen for that arm under
@@ -18,6 +18,7 @@ affair (`studies.tasks`), except two things:
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
@@ -58,7 +59,7 @@ class Arm:
     search: Search = field(default_factory=dict)
     _: KW_ONLY
     ours: bool = False
-    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    only: Search = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_plain(f"settings of arm {self.name!r}", self.settings)
@@ -78,10 +79,7 @@ class Arm:
     @property
     def grid(self) -> int:
         """How many cells there are in all."""
-        size = 1
-        for values in self.search.values():
-            size *= len(values)
-        return size
+        return math.prod(len(values) for values in self.search.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +109,7 @@ class Scale:
     cells: int = 1
     search_seeds: int = 1
     search_at: Condition | None = None
-    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    only: Search = field(default_factory=dict)
     arms: tuple[str, ...] | None = None
     note: str = ""
 
@@ -249,13 +247,11 @@ class Study:
     def _check_scale(self, name: str, scale: Scale, arms: Sequence[str]) -> None:
         for known in (*(scale.arms or ()), *scale.of_arms):
             if known not in arms:
-                raise ValueError(
-                    f"scale {name} of {self.id} names the arm {known!r}, expected one of {', '.join(arms)}"
-                )
+                raise ValueError(f"scale {name} of {self.id} has the arm {known!r}, expected one of {', '.join(arms)}")
         for axis in scale.of_values:
             if axis not in self.axes:
                 raise ValueError(
-                    f"scale {name} of {self.id} has of_values of {axis!r}, expected one of {list(self.axes)}"
+                    f"of_values of scale {name} of {self.id} has {axis!r}, expected one of {list(self.axes)}"
                 )
         for arm in self.arms:
             if arm.search and arm.grid < scale.cells and (scale.arms is None or arm.name in scale.arms):

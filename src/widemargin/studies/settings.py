@@ -12,17 +12,21 @@ Settings: TypeAlias = Mapping[str, Any]
 """Plain values: numbers, words, True, False, None, lists or tuples of them, and mappings of words to them."""
 
 
+SettingsDict: TypeAlias = dict[str, Any]
+"""Settings of one's own, which may be changed."""
+
+
 def sgd(lr: float) -> Settings:
     """SGD with momentum 0.9, of the registry."""
     return {"name": "sgd", "lr": lr, "momentum": 0.9}
 
 
-def overlay(*layers: Settings) -> dict[str, Any]:
+def overlay(*layers: Settings) -> SettingsDict:
     """`layers` laid over one another, later ones on top; keys with dots reach inside. Tuples become lists.
 
     Mappings are merged key by key, unless both have a `name` and these differ: then the upper one replaces the lower.
     """
-    result: dict[str, Any] = {}
+    result: SettingsDict = {}
     for layer in layers:
         for path, value in layer.items():
             _put(result, path.split("."), value)
@@ -68,7 +72,7 @@ def check_keys(settings: Settings, known: Sequence[str], what: str = "settings",
             raise ValueError(f"{what} has no {key!r}, expected {', '.join(known)}")
 
 
-def _put(into: dict[str, Any], path: list[str], value: Any) -> None:
+def _put(into: SettingsDict, path: list[str], value: Any) -> None:
     first, rest = path[0], path[1:]
     if rest:
         inner = into.get(first)

@@ -1,4 +1,4 @@
-"""The points of farhang's studies: a few samples, standardised, on the sphere of radius √d_0, labelled as asked."""
+"""Points of farhang's studies: a few samples, standardised, on the sphere of radius √d_0, with their labels."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What a comparison of a paper's number with ours may be called.
+"""Verdicts: the names of the outcomes when a paper's number is compared with ours.
 
 With e the measured effect, s its standard error, r the reported number and t the tolerance, and with r₀ the number that
 would mean "no effect" (0 for a gap, 1 for a ratio; a bare value has none):
 
 - *not run*: rows are missing.
 - *reproduced*: |e − r| ≤ t, and e lies on r's side of r₀ by more than 2s. Where the reported effect is itself no
-  larger than t it can't be asked to stand out: then e must only not lie on the other side by more than 2s. Also where
+  larger than t it need not stand out: then e must only not lie on the other side by more than 2s. Also where
   |e − r| ≤ 2s and e stands out: a difference from the paper that our own spread explains.
   A bare value may use that only where s ≤ t, else a large spread would explain everything.
 - *direction holds*: e is on r's side of r₀ by more than 2s, but of another size.
@@ -66,7 +66,7 @@ def overall(verdicts: list[Verdict]) -> str:
 def describe(claim: Claim, measured: MeasuredEffect | None, scale: ScaleName) -> Row:
     """A claim with the paper's number, ours and the verdict, as plain values."""
     verdict = judge(claim, measured)
-    said: Row = {
+    described: Row = {
         "text": claim.text,
         "kind": claim.kind,
         "reported": claim.reported,
@@ -80,8 +80,8 @@ def describe(claim: Claim, measured: MeasuredEffect | None, scale: ScaleName) ->
         "why": verdict.why,
     }
     if measured is not None and measured.parts:
-        said["gaps"] = [{"of": name, "mean": part.mean, "se": part.error} for name, part in measured.parts]
-    return said
+        described["gaps"] = [{"of": name, "mean": part.mean, "se": part.error} for name, part in measured.parts]
+    return described
 
 
 def _number(claim: Claim, measured: MeasuredEffect) -> Verdict:
@@ -106,11 +106,8 @@ def _number(claim: Claim, measured: MeasuredEffect) -> Verdict:
         return Verdict(word="reproduced", why=f"{distance}, but within two standard errors ({spread:.3g})")
     if stands_out:
         return Verdict(word="direction holds", why=distance)
-    if effect > 0:
-        return Verdict(
-            word="not reproduced", why=f"{distance}; it does not stand out from two standard errors ({spread:.3g})"
-        )
-    return Verdict(word="not reproduced", why=f"{distance}; the sign differs")
+    why = f"it does not stand out from two standard errors ({spread:.3g})" if effect > 0 else "the sign differs"
+    return Verdict(word="not reproduced", why=f"{distance}; {why}")
 
 
 def _order(measured: MeasuredEffect) -> Verdict:

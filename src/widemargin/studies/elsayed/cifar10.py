@@ -44,12 +44,10 @@ def _arm(name: str, loss: Settings, optimizer: Settings, search: Search, *, ours
 
 def margin(norm: str) -> Arm:
     """The printed form: softmax scores, all classes, their sum, γ of 5,000 to 20,000, cross-entropy of weight 1."""
-    loss = {
-        **{"name": "large-margin", "p": NORMS[norm], "at": PLACES, "gamma": 10_000.0, "scores": "softmax"},
-        **{"classes": "all", "aggregate": "sum", "cross_entropy": 1.0, "stabilize": None},
-    }
+    loss: Settings = {"name": "large-margin", "p": NORMS[norm], "at": PLACES, "gamma": 10_000.0, "scores": "softmax"}
+    printed: Settings = {"classes": "all", "aggregate": "sum", "cross_entropy": 1.0, "stabilize": None}
     gammas = {"loss.loss.gamma": (10_000.0, 5_000.0, 20_000.0)}
-    return _arm(f"margin {norm}", loss, {"name": "rmsprop", "lr": 0.001}, gammas)
+    return _arm(f"margin {norm}", {**loss, **printed}, {"name": "rmsprop", "lr": 0.001}, gammas)
 
 
 def ours(norm: str) -> Arm:

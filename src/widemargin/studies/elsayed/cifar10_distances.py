@@ -33,6 +33,13 @@ def _places(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((LAYERS[name], LAYERS_OF_10[name])))
 
 
+def _figure(name: str, number: int) -> Figure:
+    title = f"Mean distance to the boundary at {name} (elsayed, Fig. {number})"
+    y_title = "mean l_2 distance, linearised, of softmax scores"
+    where = {"curve": "distance", "place": _places(name)}
+    return Figure("step", "mean", title, "step", y_title, where=where, split="part")
+
+
 def _above(name: str, part: str) -> Claim:
     where = {"curve": "end", "place": _places(name), "part": part}
     text = f"margin above cross-entropy at {name}, {part}"
@@ -56,18 +63,7 @@ E15 = Study(
         ),
         *(_above(name, part) for name in LAYERS for part in ("train", "validation", "test")),
     ),
-    figures=tuple(
-        Figure(
-            "step",
-            "mean",
-            f"Mean distance to the boundary at {name} (elsayed, Fig. {number})",
-            "step",
-            "mean l_2 distance, linearised, of softmax scores",
-            where={"curve": "distance", "place": _places(name)},
-            split="part",
-        )
-        for name, number in zip(LAYERS, (17, 18, 19))
-    ),
+    figures=tuple(_figure(name, number) for name, number in zip(LAYERS, (17, 18, 19))),
     scales=cifar10.scales(
         hours=0.5,
         arms=ARMS,

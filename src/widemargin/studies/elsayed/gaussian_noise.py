@@ -8,12 +8,8 @@ from widemargin.studies.schema import named
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
-FIGURE = accuracy(
-    "sigma",
-    "Test accuracy over the standard deviation of the noise (elsayed, Fig. 7)",
-    "standard deviation of the noise",
-    where={"curve": "noise"},
-)
+TITLE = "Test accuracy over the standard deviation of the noise (elsayed, Fig. 7)"
+FIGURE = accuracy("sigma", TITLE, "standard deviation of the noise", where={"curve": "noise"})
 
 E9 = declare(
     **named("E9", "elsayed, Fig. 7", "Gaussian noise on the input"),

@@ -1,4 +1,4 @@
-"""E16: what a margin step costs (elsayed, §4.1)."""
+"""E16: the cost of a margin step (elsayed, §4.1)."""
 
 from __future__ import annotations
 

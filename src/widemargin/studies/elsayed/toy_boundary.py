@@ -25,15 +25,9 @@ ARMS = (
     _arm("margin l_2, denominators detached", PRINTED),
     _arm("ours l_2", MARGIN, ours=True),
 )
-FIGURE = scatter(
-    "x1",
-    "x2",
-    "The boundaries of the first seed, and its training samples (elsayed, Fig. 1b)",
-    "first coordinate",
-    "second coordinate",
-    where={"curve": "plane"},
-    split="what",
-)
+TITLE = "The boundaries of the first seed, and its training samples (elsayed, Fig. 1b)"
+COORDINATES = ("first coordinate", "second coordinate")
+FIGURE = scatter("x1", "x2", TITLE, *COORDINATES, where={"curve": "plane"}, split="what")
 
 E1 = Study(
     **named("E1", "elsayed, Fig. 1b", "Two boundaries"),

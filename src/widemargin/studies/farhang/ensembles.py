@@ -80,6 +80,10 @@ def _figures(what: str) -> tuple[Figure, ...]:
     )
 
 
+def _shape(samples: int, width: int) -> Settings:
+    return {"data.train": samples, "network.width": width, "network.depth": 3}
+
+
 F8 = Study(
     **named("F8", "farhang, Fig. 6 left", "Averages of networks"),
     question="Does averaging networks of small margin do the same as a large margin?",
@@ -100,13 +104,14 @@ F8 = Study(
     scales=scales(
         minutes=(0.1, 10, 10, 60),
         settings=(
+            {**SMALL, **_shape(40, 16), "steps": 15, "schedule.factor": 0.9, "members": 4, "sizes": (1, 4)},
             {
-                **{**SMALL, "data.train": 40, "network.width": 16, "network.depth": 3, "steps": 15},
-                **{"schedule.factor": 0.9, "members": 4, "sizes": (1, 4)},
-            },
-            {
-                **{**EMBEDDED, "data.train": 200, "network.width": 128, "network.depth": 3, "steps": 300},
-                **{"schedule.factor": 0.985, "members": 8, "sizes": (1, 2, 4, 8)},
+                **EMBEDDED,
+                **_shape(200, 128),
+                "steps": 300,
+                "schedule.factor": 0.985,
+                "members": 8,
+                "sizes": (1, 2, 4, 8),
             },
             {"network.width": 1024},
         ),

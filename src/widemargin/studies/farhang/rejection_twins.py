@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 from widemargin.studies.claims import BySeed, custom, value
@@ -50,18 +51,9 @@ _DIFFER = custom(DIFFER, differing, 1.0, relative=True, tolerance=0.4)
 
 
 def _figure(x: str, title: str, number: str) -> Figure:
-    return Figure(
-        x,
-        "accuracy",
-        f"Test accuracy of sampled and trained twins (farhang, Fig. {number})",
-        title,
-        "mean test accuracy",
-        where={"curve": "twins"},
-        arms=(TWINS,),
-        split="method",
-        percent=True,
-        log_x=True,
-    )
+    caption = f"Test accuracy of sampled and trained twins (farhang, Fig. {number})"
+    twins = functools.partial(Figure, where={"curve": "twins"}, arms=(TWINS,), split="method")
+    return twins(x, "accuracy", caption, title, "mean test accuracy", percent=True, log_x=True)
 
 
 def _scales(
@@ -172,8 +164,10 @@ F5 = Study(
     scales=_scales(
         {
             "settings": {
-                **{"data": {**_SYNTHETIC, "samples": 100, "test": 40}, "data.pair": [5, 8]},
-                **{"network.width": 8, "network.stride": 2},
+                "data": {**_SYNTHETIC, "samples": 100, "test": 40},
+                "data.pair": [5, 8],
+                "network.width": 8,
+                "network.stride": 2,
             },
             "only": {"channels": (2,)},
             "note": "synthetic images of 3 × 32 × 32, stride 2, 2 channels, width 8",

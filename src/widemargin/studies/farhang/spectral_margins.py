@@ -21,15 +21,13 @@ FITTED = {TRUE: 0.18, RANDOM: 0.1}
 """Of α²: the mean loss at which 95 % of the training points are told right, or a few more."""
 
 
-def _arm(name: str, optimizer: Settings, alpha: float, rates: tuple[float, ...]) -> Arm:
-    settings = {"optimizer": optimizer, "alpha": alpha, "data.labels": name.split()[0]}
-    if rates:
-        return Arm(name, {**settings, "until": FITTED[name] * alpha**2}, {"optimizer.lr": rates})
-    return Arm(name, settings)
-
-
 def _arms(optimizer: Settings, alpha: float, rates: tuple[float, ...] = ()) -> tuple[Arm, ...]:
-    return _arm(TRUE, optimizer, 1.0, rates), _arm(RANDOM, optimizer, alpha, rates)
+    arms = []
+    for name, target in ((TRUE, 1.0), (RANDOM, alpha)):
+        until = {"until": FITTED[name] * target**2} if rates else {}
+        settings = {"optimizer": optimizer, "alpha": target, "data.labels": name.split()[0], **until}
+        arms.append(Arm(name, settings, {"optimizer.lr": rates} if rates else {}))
+    return tuple(arms)
 
 
 def _claims(above: str, below: str, accuracies: tuple[float, float]) -> tuple[Claim, ...]:

@@ -16,6 +16,7 @@ SETS: dict[str, Settings] = {
 }
 """Models trained on 1 % of the training set (§4.4)."""
 
+COORDINATES = ("first coordinate", "second coordinate")
 SMALL = (("MNIST", data.SMOKE_MNIST, 60), ("CIFAR-10", data.SMOKE_CIFAR10, 40))
 _REPORTED = {
     ("MNIST", "train"): (21.45, 20.96, 30.32, 86.68),
@@ -72,19 +73,11 @@ def _scales(seeds: int, shown: int) -> dict[ScaleName, Scale]:
 
 
 def _figures(name: str, part: str, figure: str) -> tuple[Figure, ...]:
-    return tuple(
-        scatter(
-            "x",
-            "y",
-            f"{arm}: last hidden layer of {part} images of {name} by t-SNE (odn, {figure})",
-            "first coordinate",
-            "second coordinate",
-            where={"curve": "embedding", "set": name, "part": part, "seed": 0},
-            arms=(arm,),
-            split="digit",
-        )
-        for arm in losses.SOME
+    shown = functools.partial(
+        scatter, where={"curve": "embedding", "set": name, "part": part, "seed": 0}, split="digit"
     )
+    title = f"last hidden layer of {part} images of {name} by t-SNE (odn, {figure})"
+    return tuple(shown("x", "y", f"{arm}: {title}", *COORDINATES, arms=(arm,)) for arm in losses.SOME)
 
 
 _DEVIATIONS = (

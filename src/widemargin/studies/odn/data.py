@@ -38,20 +38,16 @@ BUDGET_SEARCH: Settings = {"fraction": 0.01}
 SMOKE_MNIST: Settings = {
     "data": {"name": "digits", "validation": 100, "test": 100},
     "network": {"size": 8, "widths": (2, 4), "hidden": (8,)},
-    **{"steps": 3, "batch": 20},
-}
+} | {"steps": 3, "batch": 20}
 SMOKE_CIFAR10: Settings = {
     "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 60, "validation": 10, "test": 30},
     "network": {"widths": (2, 3, 3, 3, 3), "hidden": (8, 8)},
-    **{"steps": 3, "batch": 20},
-}
+} | {"steps": 3, "batch": 20}
 QUICK_MNIST: Settings = {
     "data": {"name": "mnist-5k", "validation": 500},
     "network": {"widths": (6, 12), "hidden": (80,)},
-    **{"steps": 200, "batch": 50},
-}
+} | {"steps": 200, "batch": 50}
 QUICK_CIFAR10: Settings = {
     "data": {"name": "synthetic", "shape": (3, 32, 32), "samples": 700, "validation": 200},
     "network": {"widths": (8, 16, 16, 16, 16), "hidden": (64, 64)},
-    **{"steps": 40, "batch": 50},
-}
+} | {"steps": 40, "batch": 50}

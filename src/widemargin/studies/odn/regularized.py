@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from widemargin.studies.claims import gap, value
-from widemargin.studies.figure import accuracy
+from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.odn import data
 from widemargin.studies.schema import Arm, Claim, Study, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
@@ -57,6 +57,12 @@ def _claims(key: tuple[str, float, str]) -> tuple[Claim, ...]:
     )
 
 
+def _figure(norm: str, dropout: str) -> Figure:
+    title = f"Test accuracy {norm} batch norm and {dropout} dropout (odn, Table 1)"
+    where = {"batch norm": norm, "dropout": dropout}
+    return accuracy("fraction", title, "share of the training set", where=where, kind="bars")
+
+
 O4 = Study(
     **named("O4", "odn, Table 1", "Together with batch norm and dropout"),
     question="Does ODN beat cross-entropy with and without batch norm and dropout, and with little data?",
@@ -68,17 +74,7 @@ O4 = Study(
         "dropout": _switch("network.dropout"),
     },
     claims=tuple(claim for key in _REPORTED for claim in _claims(key)),
-    figures=tuple(
-        accuracy(
-            "fraction",
-            f"Test accuracy {norm} batch norm and {dropout} dropout (odn, Table 1)",
-            "share of the training set",
-            where={"batch norm": norm, "dropout": dropout},
-            kind="bars",
-        )
-        for norm in ("with", "without")
-        for dropout in ("with", "without")
-    ),
+    figures=tuple(_figure(norm, dropout) for norm in ("with", "without") for dropout in ("with", "without")),
     scales=scales(
         minutes=(0.1, 15, 90, 3000),
         settings=(overlay(data.SMOKE_CIFAR10, {"steps": 2}), data.QUICK_CIFAR10, {"steps": 5000}),

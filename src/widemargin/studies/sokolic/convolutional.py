@@ -5,7 +5,7 @@ from __future__ import annotations
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.figure import accuracy
 from widemargin.studies.schema import Arm, Claim, Study, axis, named, scales
-from widemargin.studies.settings import Settings
+from widemargin.studies.settings import Settings, sgd
 from widemargin.studies.sokolic import regularized
 
 _DECAYS = (1e-3, 1e-2, 1e-4, 1e-5, 1e-1, 1e-6, 1.0)
@@ -25,7 +25,7 @@ def _arms() -> tuple[Arm, ...]:
     found: list[Arm] = []
     for loss in regularized.LOSSES:
         found += [
-            regularized.none(loss, name=f"{loss}, no reg."),
+            Arm(f"{loss}, no reg.", {"loss": regularized.LOSSES[loss], "optimizer": sgd(0.01)}),
             regularized.weight_decay(loss, name=f"{loss}, WD", penalties=_DECAYS),
             regularized.large_margin(loss, name=f"{loss}, LM", form="sum", penalties=_JACOBIANS),
         ]
@@ -47,18 +47,11 @@ def _of_cells() -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-FIGURE = accuracy(
-    "samples",
-    "Test accuracy over the number of training samples (sokolic, Table I)",
-    "training samples",
-    split="layers",
-    log_x=True,
-)
+TITLE = "Test accuracy over the number of training samples (sokolic, Table I)"
 SMALL: Settings = {
     "data": {"name": "digits", "validation": 100, "test": 100},
     "network": {"size": 8, "channels": 2},
-    **{"batch": 16, "steps": 2},
-}
+} | {"batch": 16, "steps": 2}
 COUNTS = (256, 512, 1024)
 
 S3 = Study(
@@ -84,7 +77,7 @@ S3 = Study(
         order("hinge above CCE with LM", "hinge, LM", "CCE, LM"),
         *_of_cells(),
     ),
-    figures=(FIGURE,),
+    figures=(accuracy("samples", TITLE, "training samples", split="layers", log_x=True),),
     scales=scales(
         minutes=(0.1, 15, 15, 300),
         settings=(SMALL, {"data": {"name": "mnist-5k", "validation": 500}, "network": {"channels": 6}}),

@@ -11,10 +11,8 @@ from widemargin.studies.settings import Settings, overlay, sgd
 
 PLANE: Settings = {
     "data": {"name": "toy", "validation": 100},
-    "network": {
-        **{"name": "sokolic-mlp", "inputs": 2, "layers": 2, "first": 12, "higher": 6},
-        **{"classes": 2, "classifier_bias": True},
-    },
+    "network": {"name": "sokolic-mlp", "layers": 2, "first": 12, "higher": 6}
+    | {"inputs": 2, "classes": 2, "classifier_bias": True},
     "optimizer": {"name": "adam", "lr": 0.01},
     "steps": 600,
     "batch": None,
@@ -24,8 +22,7 @@ PLANE: Settings = {
 _MNIST: Settings = {
     "data": {"name": "mnist", "validation": 5000, "train": 5000},
     "optimizer": {**sgd(0.01), "weight_decay": 2e-3},
-    **{"steps": 2000, "batch": 128, "margins": 200, "exact": False},
-}
+} | {"steps": 2000, "batch": 128, "margins": 200, "exact": False}
 _MLP: Settings = {"network": {"name": "sokolic-mlp", "layers": 2}, "pairs": 50}
 _CNN: Settings = {"network": {"name": "sokolic-cnn", "layers": 2}, "loss": {"name": "cross-entropy"}, "pairs": 10}
 PLANE_ARM, MLP_ARM, CNN_ARM = "plane, 2 layers", "MNIST, fully connected", "MNIST, convolutional"
@@ -47,13 +44,16 @@ def _claims(arm: str) -> tuple[Claim, ...]:
     return tuple(value(f"{arm}: {words}", arm, 100, metric=metric, tolerance=0) for metric, words in said.items())
 
 
-_SMALL: Settings = {
-    "data": {"name": "digits", "validation": 100, "train": 100},
-    **{"steps": 30, "batch": 20, "pairs": 3, "margins": 20},
+_SMALL: Settings = {"data": {"name": "digits", "validation": 100, "train": 100}} | {
+    "steps": 30,
+    "batch": 20,
+    "pairs": 3,
+    "margins": 20,
 }
-_QUICK: Settings = {
-    "data": {"name": "mnist-5k", "validation": 500, "train": 1000},
-    **{"steps": 100, "pairs": 3, "margins": 20},
+_QUICK: Settings = {"data": {"name": "mnist-5k", "validation": 500, "train": 1000}} | {
+    "steps": 100,
+    "pairs": 3,
+    "margins": 20,
 }
 LINKS = "Each link of the chain (12), in parts of ‖f(x′) − f(x)‖ (sokolic, Theorem 3)"
 MARGINS = "The input margin and its bounds (sokolic, Theorem 5)"

@@ -32,10 +32,8 @@ _DIGITS = {
     "steps": 3,
 }
 _SYNTHETIC = {
-    "data": {
-        **{"name": "synthetic", "shape": (3, 8, 8), "samples": 120, "pca": 16},
-        **{"validation": 20, "train": 60, "test": 40},
-    },
+    "data": {"name": "synthetic", "shape": (3, 8, 8), "samples": 120, "pca": 16}
+    | {"validation": 20, "train": 60, "test": 40},
     "network": {"inputs": 16, "first": 8, "higher": 6},
     "steps": 3,
 }

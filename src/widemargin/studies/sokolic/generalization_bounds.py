@@ -101,8 +101,7 @@ def _claims(arm: str) -> tuple[Claim, ...]:
 _DIGITS: Settings = {
     "data": {"name": "digits", "validation": 100, "train": 60, "test": 100},
     "network": {"inputs": 64, "first": 12, "higher": 8},
-    **{"steps": 20, "batch": 20},
-}
+} | {"steps": 20, "batch": 20}
 _QUICK: Settings = {"data": {"name": "mnist-5k", "validation": 500, "train": 200}}
 TITLE = "The bound of Theorem 1 for three covering numbers (sokolic, Theorems 1 and 4)"
 

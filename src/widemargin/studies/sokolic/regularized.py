@@ -8,11 +8,6 @@ from widemargin.studies.settings import Settings, sgd
 LOSSES: dict[str, Settings] = {"hinge": {"name": "hinge"}, "CCE": {"name": "cross-entropy"}}
 
 
-def none(loss: str, *, name: str) -> Arm:
-    """No regularization: nothing to search."""
-    return Arm(name, {"loss": LOSSES[loss], "optimizer": sgd(0.01)})
-
-
 def weight_decay(loss: str, *, name: str, penalties: tuple[float, ...]) -> Arm:
     """λ·(23) as the optimizer's weight decay, which is 2λ there; `penalties` are the λ."""
     decays: Search = {"optimizer.weight_decay": tuple(2 * penalty for penalty in penalties)}

@@ -7,7 +7,7 @@ A task is a module of this package, found by its name (`"two-words"` is `two_wor
     def many(trials, context) -> Iterator     optional: several trials as one program, with their rows,
     def alike(trial) -> str                   for those of which this is equal
 
-`run` depends on `trial.settings`, `trial.seed` and `trial.stage` alone. In the stage "search" it never looks at test
+`run` depends on `trial.settings`, `trial.seed` and `trial.stage` alone. In the stage "search" it never reads test
 data; what a cell is chosen by (`Study.choose_by`, by default `"validation"`) must be among its metrics.
 """
 

@@ -1,4 +1,4 @@
-"""Train a classifier, choose by validation accuracy, and at the end read the test set once.
+"""Training of a classifier, chosen by validation accuracy; the test set is read once, at the end.
 
 Settings:
 
@@ -139,19 +139,19 @@ class _Job:
 
 def _train(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
     """The trained networks, from the cache where they are."""
-    found: dict[str, _Trained] = {}
+    done: dict[str, _Trained] = {}
     for job in jobs:
         kept = networks.load(context.weights, job.key, job.network)
         if kept is not None:
             network, note = kept
-            found[job.key] = _Trained(network=network.to(context.device), died=None, **note)
-    missing = list({job.key: job for job in jobs if job.key not in found}.values())
+            done[job.key] = _Trained(network=network.to(context.device), died=None, **note)
+    missing = list({job.key: job for job in jobs if job.key not in done}.values())
     if missing:
         for job, trained in zip(missing, _fit(missing, context)):
-            found[job.key] = trained
+            done[job.key] = trained
             if job.keep and trained.network is not None:
                 networks.save(context.weights, job.key, trained.network, {"loss": trained.loss, "steps": trained.steps})
-    return [found[job.key] for job in jobs]
+    return [done[job.key] for job in jobs]
 
 
 def _fit(jobs: list[_Job], context: TrialContext) -> list[_Trained]:

@@ -76,24 +76,24 @@ def distances(network: nn.Module, x: Tensor, x2: Tensor) -> Row:
 
 def input_margins(network: nn.Module, train: Samples, *, exact: bool, seed: int) -> Row:
     """γ_in ≥ (19) ≥ (20) on samples, up to rounding; of those that are misclassified all are 0."""
-    found = bounds.input_margin(network, train.x, train.y, jacobian="exact" if exact else "estimate", seed=seed)
+    bound = bounds.input_margin(network, train.x, train.y, jacobian="exact" if exact else "estimate", seed=seed)
     if exact:
         margin = planes.input_margins(network, train)
     else:
         margin = attacks.minimal(network, train.x, train.y, steps=15, targets=2, search="own").distances.cpu()
-    assert found.jacobian is not None
-    middle = found.jacobian.values
+    assert bound.jacobian is not None
+    middle = bound.jacobian.values
     slack = 1 + (1e-6 if exact else 1e-9)
-    above = middle <= margin * slack if exact else margin >= found.spectral.values / slack
-    holds = above & (found.frobenius.values <= middle.nan_to_num(nan=torch.inf) * slack)
+    above = middle <= margin * slack if exact else margin >= bound.spectral.values / slack
+    holds = above & (bound.frobenius.values <= middle.nan_to_num(nan=torch.inf) * slack)
     right = margin > 0
     if not bool(right.any()):
         return {"theorem 5": None, "points": []}
     bounded = {
         "γ_in" if exact else "γ_in (attacked, from above)": margin,
         "Jacobian (19)" if exact else "Jacobian (19), estimated": middle,
-        "γ_out/Π‖W‖_2": found.spectral.values,
-        "γ_out/Π‖W‖_F (20)": found.frobenius.values,
+        "γ_out/Π‖W‖_2": bound.spectral.values,
+        "γ_out/Π‖W‖_F (20)": bound.frobenius.values,
     }
     points = [
         {"curve": "margins", "at": {"bound": name}, "distance": float(values[right].nanmedian())}
@@ -102,7 +102,7 @@ def input_margins(network: nn.Module, train: Samples, *, exact: bool, seed: int)
     return {
         "theorem 5": float(holds.double().mean()),
         "(19)/γ_in": float((middle / margin)[right].nanmedian()),
-        "(20)/γ_in": float((found.frobenius.values / margin)[right].median()),
+        "(20)/γ_in": float((bound.frobenius.values / margin)[right].median()),
         "points": points,
     }
 

@@ -1,4 +1,4 @@
-"""Average networks of one targeted margin (farhang §6.2): more of them, or a larger margin?
+"""Averages of networks of one targeted margin (farhang §6.2).
 
 Settings: those of the task `targeted` (binary data, a network with one output, alpha, optimizer, schedule, steps), and
 
@@ -67,14 +67,14 @@ def _row(settings: Settings, networks: Sequence[Any], one: Any) -> Row:
     with torch.no_grad():
         margin = torch.stack([normalized.frobenius(network, one.clean.x, one.clean.y) for network in networks])
         predictions = torch.stack([_predictions(network, one.test.x) for network in networks])
-    found = finite_ensemble(predictions, one.test.y, sizes=settings["sizes"])
+    ensemble = finite_ensemble(predictions, one.test.y, sizes=settings["sizes"])
     return {
         "train accuracy": float(accuracies(networks, one.clean).mean()),
         "margin": float(margin.median()),
-        "spread": found.relative_spread,
+        "spread": ensemble.relative_spread,
         "points": [
             {"curve": "draws", "at": {"draws": size}, "accuracy": accuracy}
-            for size, accuracy in found.accuracies.items()
+            for size, accuracy in ensemble.accuracies.items()
         ],
     }
 

@@ -1,4 +1,4 @@
-"""Train a classifier and measure its mean distance to the boundary on the way (elsayed, B.2, Fig. 17 to 19).
+"""Training of a classifier with its mean distance to the boundary over time (elsayed, B.2, Fig. 17 to 19).
 
 Settings: those of `classify` without `measure`, and
 
@@ -103,7 +103,7 @@ class Watched:
         """Add a point for every place and part."""
         self.network.load_state_dict(model.state_dict())
         for part, some in self.parts.items():
-            found = margins.measure(
+            measured = margins.measure(
                 self.network,
                 some,
                 at=self.settings["at"],
@@ -112,6 +112,6 @@ class Watched:
                 read_as=self.settings["scores"],
                 progress=False,
             )
-            for place, d in found.statistics.items():
+            for place, d in measured.statistics.items():
                 at = {"place": place, "part": part, "step": step}
                 self.points.append({"curve": "distance", "at": at, "mean": d.mean})

@@ -42,9 +42,9 @@ def run(trial: Trial, context: TrialContext) -> Row:
     if given["exact"]:
         margins = planes.input_margins(network, train)
     else:
-        found = bounds.input_margin(network, train.x, train.y, seed=trial.seed).jacobian
-        assert found is not None
-        margins = found.values
+        bound = bounds.input_margin(network, train.x, train.y, seed=trial.seed).jacobian
+        assert bound is not None
+        margins = bound.values
     frobenius = bounds.neyshabur(network, train.x, biases="ignore")
     fixed = math.log10(2.0) * frobenius.depth - math.log10(len(train)) / 2
     accuracies = [accuracy(network, part) for part in (parts.train, parts.test)]

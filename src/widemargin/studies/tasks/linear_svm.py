@@ -96,10 +96,11 @@ def _samples(settings: Settings, seed: int, context: TrialContext) -> tuple[Tens
     both = (train.y == first) | (train.y == second)
     x = train.x[both].flatten(1).double()
     x = x - x.mean(dim=0)  # moves either separator along, and makes descent on weights and offset alike
-    if settings.get("samples") is not None:
-        kept = torch.randperm(len(x), generator=generator("of two classes", seed))[: settings["samples"]]
-        return x[kept], (train.y[both][kept] == second).long()
-    return x, (train.y[both] == second).long()
+    y = (train.y[both] == second).long()
+    if settings.get("samples") is None:
+        return x, y
+    kept = torch.randperm(len(x), generator=generator("of two classes", seed))[: settings["samples"]]
+    return x[kept], y[kept]
 
 
 def _smallest(w: Tensor, b: float, x: Tensor, y: Tensor) -> float:

@@ -1,8 +1,8 @@
-"""The closed form of the distance for affine scores, against a convex solver that knows nothing of it (elsayed, §3.1).
+"""The closed form of the distance for affine scores, against an independent convex solver (elsayed, §3.1).
 
 Settings: `inputs`, `classes`, `samples` of a random affine network and random points, and `p`, the norm.
 
-Row: `error`, the largest relative difference between `margins.distance` and the solver's shortest way to the boundary,
+Row: `error`, the largest relative difference between `margins.distance` and the solver's distance to the boundary,
 over all samples and all other classes; `digits`, in how many decimal digits they agree (at most 16); `problems`, how
 many there were. The solver is scipy's linear programming for p = 1 and ∞; between them it minimises ‖δ‖_p^p over the
 solutions of aᵀδ = c, a smooth convex function.
@@ -44,12 +44,12 @@ def run(trial: Trial, context: TrialContext) -> Row:  # noqa: ARG001 (it is smal
     y = torch.randint(classes, (samples,), generator=draw)
     with places.watch(network, ("input",)) as at:
         scores = network(x)
-    found = margins.distance(scores, y, at=at, p=p, classes="all", aggregate="none")["input"]
+    distances = margins.distance(scores, y, at=at, p=p, classes="all", aggregate="none")["input"]
     answers = scores.detach()
     order = answers.scatter(1, y[:, None], -math.inf).argsort(dim=1, descending=True)[:, : classes - 1]
     errors = []
     for row in range(samples):
-        for value, other in zip(found[row].tolist(), order[row].tolist()):
+        for value, other in zip(distances[row].tolist(), order[row].tolist()):
             a = (network.weight[y[row]] - network.weight[other]).detach().numpy()
             c = float(answers[row, other] - answers[row, y[row]])
             exact = math.copysign(shortest(a, c, p), -c)
@@ -61,9 +61,7 @@ def run(trial: Trial, context: TrialContext) -> Row:  # noqa: ARG001 (it is smal
 def shortest(a: Vector, c: float, p: float) -> float:
     """min ‖δ‖_p subject to aᵀδ = c, by a solver."""
     norms.check_p(p)
-    if p in (1, math.inf):
-        return by_linear_programme(a, c, p)
-    return _descent(a, c, p)
+    return by_linear_programme(a, c, p) if p in (1, math.inf) else _descent(a, c, p)
 
 
 def by_linear_programme(a: Vector, c: float, p: float) -> float:

@@ -24,8 +24,8 @@ def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
     settings = trial.settings
     check_keys(settings, _KEYS)
-    found = points(settings["data"], trial.seed, root=context.root, device=context.device)
-    train, test = found.train, found.test
+    data = points(settings["data"], trial.seed, root=context.root, device=context.device)
+    train, test = data.train, data.test
     posterior = gp.posterior(train.x.double(), train.y, test.x.double(), settings["depth"], covariance=False)
     curve = []
     for margin in settings["margins"]:

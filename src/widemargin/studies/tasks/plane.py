@@ -77,9 +77,9 @@ def regions(network: nn.Sequential, piece: geometry.Slice) -> Row:
 def bounded(network: nn.Module, some: Samples) -> Row:
     """γ_in ≥ (19) ≥ (20), sample by sample."""
     margin = planes.input_margins(network, some)
-    found = bounds.input_margin(network, some.x, some.y, jacobian="exact")
-    assert found.jacobian is not None
-    middle, low = found.jacobian.values, found.frobenius.values
+    bound = bounds.input_margin(network, some.x, some.y, jacobian="exact")
+    assert bound.jacobian is not None
+    middle, low = bound.jacobian.values, bound.frobenius.values
     right = margin > 0
     holds = (middle <= margin * (1 + 1e-6)) & (low <= middle * (1 + 1e-6))
     if not bool(right.any()):
@@ -119,8 +119,8 @@ def around(network: nn.Module, one: Samples, margin: float, count: int) -> Row:
 
 
 def _picture(piece: geometry.Slice, train: Samples) -> list[Row]:
-    found = [_point("plane", f"class {int(y)}", x) for x, y in zip(train.x, train.y)]
-    return [*found, *(_point("plane", "boundary", at) for at in _along(piece.boundary().ends, 0.05))]
+    points = [_point("plane", f"class {int(y)}", x) for x, y in zip(train.x, train.y)]
+    return [*points, *(_point("plane", "boundary", at) for at in _along(piece.boundary().ends, 0.05))]
 
 
 def _features(network: nn.Sequential, train: Samples) -> list[Row]:
@@ -150,11 +150,11 @@ def middle(margins: Tensor) -> int:
 
 
 def _along(ends: Tensor, apart: float) -> list[Tensor]:
-    found = []
+    points = []
     for start, end in ends:
         count = max(1, math.ceil(float((end - start).norm()) / apart))
-        found += [start + (end - start) * k / count for k in range(count)]
-    return found
+        points += [start + (end - start) * k / count for k in range(count)]
+    return points
 
 
 def _point(curve: str, what: str, at: Tensor) -> Row:

@@ -1,4 +1,4 @@
-"""What a training step of a margin loss costs, in steps of cross-entropy (elsayed, §4.1).
+"""The cost of a training step of a margin loss, in steps of cross-entropy (elsayed, §4.1).
 
 Settings:
 
@@ -10,8 +10,8 @@ Settings:
     warm, repeats    steps before and while times are taken
 
 Row: `ratio`, the median over `repeats` pairs of steps, one of each loss in turn, of their times; `margin ms` and
-`cross-entropy ms`, the medians; `way`, how the gradients of the margin loss went (`training.margin_backward`). A step
-is a forward pass, the gradients, and a step of SGD with momentum, for both losses.
+`cross-entropy ms`, the medians; `way`, how the gradients of the margin loss were computed (`training.margin_backward`).
+A step is a forward pass, the gradients, and a step of SGD with momentum, for both losses.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def run(trial: Trial, context: TrialContext) -> Row:
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
     margin, entropy = registry.loss(given["loss"]), losses.CrossEntropy()
     assert isinstance(margin, losses.MarginLoss)
-    ways: list[str] = []
+    paths: list[str] = []
 
     def of_margin() -> None:
-        ways.append(repr(margin_backward(network, margin, x, y)))
+        paths.append(repr(margin_backward(network, margin, x, y)))
 
     def of_entropy() -> None:
         entropy(network, x, y).mean().backward()
@@ -67,7 +67,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
     return {
         "ratio": statistics.median(ratios),
         **{f"{name} ms": 1000 * statistics.median(values_) for name, values_ in times.items()},
-        "way": ways[-1],
+        "way": paths[-1],
     }
 
 

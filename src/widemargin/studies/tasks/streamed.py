@@ -1,4 +1,4 @@
-"""Train a classifier on images that do not fit into memory, and attack it (elsayed, §4.4).
+"""Training of a classifier on images that do not fit into memory, and attacks on it (elsayed, §4.4).
 
 Settings:
 
@@ -47,20 +47,20 @@ def run(trial: Trial, context: TrialContext) -> Row:
     test = _test(_data(given["data"], context), given.get("count"), trial.seed, given["batch"])
     clean = attacks.curve(network, test, [0.0], bounds=(0.0, 1.0), batch_size=given["batch"], progress=False)
     points = []
-    for asked in given.get("attacks", ()):
-        source = asked.get("source")
+    for attack in given.get("attacks", ()):
+        source = attack.get("source")
         rows = attacks.curve(
             network,
             test,
-            asked["epsilons"],
-            attack=asked["attack"],
+            attack["epsilons"],
+            attack=attack["attack"],
             source=None if source is None else _trained(source, trial.seed, context),
             bounds=(0.0, 1.0),
             seed=trial.seed,
             batch_size=given["batch"],
             progress=False,
         )
-        points += [{"curve": asked["curve"], "at": {"epsilon": r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]
+        points += [{"curve": attack["curve"], "at": {"epsilon": r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]
     return {"accuracy": clean[0]["accuracy"], "samples": clean[0]["samples"], "points": points}
 
 

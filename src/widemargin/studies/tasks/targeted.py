@@ -1,4 +1,4 @@
-"""Train a network to a margin (farhang's squared loss to α-scaled labels), with or without control of its weights.
+"""Training to a margin (farhang's squared loss to α-scaled labels), with or without control of the weights.
 
 Settings:
 
@@ -86,7 +86,7 @@ def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: TrialCo
             **networks.fit_options(shared),
         )
     except TrainingStopped as stopped:
-        if len(trials) > 1:  # one of them died: which, each tells by itself
+        if len(trials) > 1:  # one of them died: train each by itself
             for trial, first in zip(trials, firsts):
                 yield from _rows([trial], [first], context)
             return
@@ -96,29 +96,29 @@ def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: TrialCo
         torch.set_float32_matmul_precision(exact)
     ends = zip(trials, firsts, trained.networks, held, trained.losses, trained.steps)
     for trial, first, network, one, loss, steps in ends:
-        found = {"loss": loss, "steps": steps, "died": None}
-        found["train accuracy"] = float(accuracies([network], one.clean)[0])
+        row = {"loss": loss, "steps": steps, "died": None}
+        row["train accuracy"] = float(accuracies([network], one.clean)[0])
         if trial.stage == "final":
-            found["accuracy"] = float(accuracies([network], one.test)[0])
-            found |= _margins(trial.settings, first, network, one.clean)
-        yield found
+            row["accuracy"] = float(accuracies([network], one.test)[0])
+            row |= _margins(trial.settings, first, network, one.clean)
+        yield row
 
 
 def _margins(settings: Settings, first: nn.Module, network: nn.Module, clean: Samples) -> Row:
     sizes = [math.sqrt(len(weight)) / float(weight.detach().norm()) for _, weight in normalized.weights(network)]
     with torch.no_grad():
         margin = normalized.frobenius(network, clean.x, clean.y)
-        found: Row = {"margin": float(margin.median()), "targeted": settings["alpha"] * math.prod(sizes)}
+        row: Row = {"margin": float(margin.median()), "targeted": settings["alpha"] * math.prod(sizes)}
         columns = {"margin": _quantiles(margin)}
         if settings.get("spectral"):
             spectral = normalized.spectral(network, clean.x, clean.y, reference=_reference(settings, first))
-            found["spectral"] = float(spectral.median())
+            row["spectral"] = float(spectral.median())
             columns["spectral"] = _quantiles(spectral)
-    found["points"] = [
+    row["points"] = [
         {"curve": "margins", "at": {"quantile": q}, **{name: column[i] for name, column in columns.items()}}
         for i, q in enumerate(QUANTILES)
     ]
-    return found
+    return row
 
 
 def _reference(settings: Settings, first: nn.Module) -> nn.Module:
@@ -130,11 +130,11 @@ def _reference(settings: Settings, first: nn.Module) -> nn.Module:
 
 def _quantiles(margin: Tensor) -> list[float]:
     wanted = torch.tensor(QUANTILES, dtype=torch.float64, device=margin.device)
-    found: list[float] = torch.quantile(margin.double(), wanted).tolist()
-    return found
+    values: list[float] = torch.quantile(margin.double(), wanted).tolist()
+    return values
 
 
 def _dead(trial: Trial, test: Samples, why: str) -> Row:
     chance = 1 / len(test.y.unique())
-    found = {"loss": DIED, "steps": 0, "died": why, "train accuracy": chance}
-    return found | ({"accuracy": chance} if trial.stage == "final" else {})
+    row = {"loss": DIED, "steps": 0, "died": why, "train accuracy": chance}
+    return row | ({"accuracy": chance} if trial.stage == "final" else {})

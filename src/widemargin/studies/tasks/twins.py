@@ -43,12 +43,12 @@ def run(trial: Trial, context: TrialContext) -> Row:
     check_keys(settings, _KEYS)
     if settings.get("whole"):
         return _whole(settings, trial.seed, context)
-    found = points(settings["data"], trial.seed, root=context.root, device=context.device)
+    data = points(settings["data"], trial.seed, root=context.root, device=context.device)
     twins = rejection_twins(
         lambda: registry.network(settings["network"]),
-        found.clean,
+        data.clean,
         pairs=settings["pairs"],
-        test=found.test,
+        test=data.test,
         seed=trial.seed,
         until=settings["until"],
         steps=settings["steps"],
@@ -77,11 +77,11 @@ def run(trial: Trial, context: TrialContext) -> Row:
 
 def _whole(settings: Settings, seed: int, context: TrialContext) -> Row:
     given = settings["whole"]
-    found = points({**settings["data"], "train": None}, seed, root=context.root, device=context.device)
-    steps = given["epochs"] * math.ceil(len(found.train) / given["batch"])
+    data = points({**settings["data"], "train": None}, seed, root=context.root, device=context.device)
+    steps = given["epochs"] * math.ceil(len(data.train) / given["batch"])
     trained = population.fit(
         [networks.build(settings["network"], seed, context.device)],
-        found.train,
+        data.train,
         loss=Target(alpha=1.0),
         optimizer=Nero(lr=given["lr"]),
         schedule=Constant() if given.get("decay") is None else Exponential(factor=given["decay"]),
@@ -91,7 +91,7 @@ def _whole(settings: Settings, seed: int, context: TrialContext) -> Row:
         chunk=1,
         progress=False,
     )
-    train, test = (float(accuracies(trained.networks, part)[0]) for part in (found.train, found.test))
+    train, test = (float(accuracies(trained.networks, part)[0]) for part in (data.train, data.test))
     return {"train accuracy": train, "accuracy": test}
 
 
