@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -136,7 +137,8 @@ def is_documented(name: str) -> bool:
     value = getattr(importlib.import_module(package), last)
     if isinstance(value, ModuleType):
         return value.__name__ in directives()
-    return package in directives() and (not callable(value) or bool(value.__doc__))
+    is_code = inspect.isroutine(value) or inspect.isclass(value)
+    return package in directives() and (not is_code or bool(value.__doc__))
 
 
 def directives() -> set[str]:
