@@ -45,7 +45,7 @@ def test_lp_neither_overflows_nor_underflows(p: float, size: float) -> None:
 def test_lp_of_float32_neither_overflows_nor_underflows(p: float) -> None:
     x = torch.tensor([[3e30, -4e30, 0.0], [3e-30, -4e-30, 0.0]])
     expected = oracles.lp_of([3.0, 4.0], p)
-    torch.testing.assert_close(norms.lp(x, p), torch.tensor([expected * 1e30, expected * 1e-30]), rtol=1e-6, atol=0)
+    torch.testing.assert_close(norms.lp(x, p), torch.tensor([expected * 1e30, expected * 1e-30]), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("p", P)
@@ -122,7 +122,7 @@ def test_two_one_is_by_rows() -> None:
 def test_spectral_is_the_largest_singular_value(dtype: torch.dtype) -> None:
     weight = torch.randn(7, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
     expected = oracles.spectral(weight.double().numpy())
-    assert norms.spectral(weight).item() == pytest.approx(expected, rel=1e-12 if dtype == torch.float64 else 1e-6)
+    assert norms.spectral(weight).item() == pytest.approx(expected, rel=1e-12 if dtype == torch.float64 else 1e-5)
 
 
 def test_spectral_of_a_large_matrix() -> None:
@@ -158,7 +158,7 @@ def test_largest_singular_value_in_float32(rows: int, columns: int, rank: int, s
     generator = torch.Generator().manual_seed(seed)
     matrix = torch.randn(rows, rank, generator=generator) @ torch.randn(rank, columns, generator=generator)
     value = norms.largest_singular_value(lambda v: matrix @ v, lambda u: matrix.T @ u, matrix.new_ones(columns))
-    assert value.item() == pytest.approx(oracles.spectral(matrix.double().numpy()), rel=3e-6)
+    assert value.item() == pytest.approx(oracles.spectral(matrix.double().numpy()), rel=2e-5)
 
 
 CONVOLUTIONS: dict[str, tuple[type[nn.Module], tuple[int, ...], dict[str, Any], tuple[int, ...]]] = {

@@ -50,7 +50,8 @@ def test_the_margins_of_every_network(entry: zoo.Entry) -> None:
     with torch.no_grad():
         scores = scores_of(network(x))
     torch.testing.assert_close(measured.output.tolist(), oracles.output(scores, y), rtol=1e-9, atol=1e-12)
-    assert measured.accuracy == sum(margin > 0 for margin in oracles.output(scores, y)) / len(y)
+    right = sum(margin > 0 for margin in oracles.output(scores, y))
+    assert measured.accuracy == pytest.approx(right / len(y))
     assert torch.equal(measured.labels, y)
     hidden = measure(network, (x, y), at=(entry.place,), p=math.inf, batch_size=3).margins[entry.place]
     expected = [row[0] for row in oracles.distances(network, x, y, place=entry.place, p=math.inf)]
