@@ -1,4 +1,4 @@
-"""Rules of activations."""
+"""Rules of activations, and the Lipschitz constants of all piecewise affine layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin.layers.forms import Slopes
-from widemargin.layers.registry import register
+from widemargin.layers.registry import register, rule
 
 
 @register("pieces", nn.ReLU)
@@ -30,16 +30,13 @@ def prelu(module: nn.PReLU, _: Tensor) -> Slopes | None:
     return Slopes(negative=float(module.weight), positive=1.0) if module.num_parameters == 1 else None
 
 
-@register("lipschitz", nn.ReLU)
-def relu_lipschitz(module: nn.ReLU, x: Tensor) -> float:
-    """1."""
-    return relu(module, x).lipschitz
-
-
-@register("lipschitz", nn.LeakyReLU)
-def leaky_relu_lipschitz(module: nn.LeakyReLU, x: Tensor) -> float:
-    """max(1, |negative_slope|)."""
-    return leaky_relu(module, x).lipschitz
+@register("lipschitz", nn.ReLU, nn.LeakyReLU, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+def lipschitz(module: nn.Module, x: Tensor) -> float:
+    """The constant of the piecewise affine form."""
+    pieces = rule("pieces", module)
+    assert pieces is not None
+    constant: float = pieces(module, x).lipschitz
+    return constant
 
 
 @register("jvp", nn.ReLU, F.relu, torch.relu, Tensor.relu)

@@ -54,16 +54,6 @@ def maximum(module: nn.MaxPool1d | nn.MaxPool2d | nn.MaxPool3d, x: Tensor) -> Ma
     return MaxPool(windows=windows.flatten(-len(sizes)).flatten(0, -2), shape=windows.shape[: 1 + len(sizes)])
 
 
-@register("lipschitz", *MAX_POOLS)
-def maximum_lipschitz(module: nn.MaxPool1d | nn.MaxPool2d | nn.MaxPool3d, x: Tensor) -> float:
-    """√(largest number of windows that share an entry)."""
-    most = 1
-    for axis, size in enumerate(x.shape[2:]):
-        positions = _positions(module, axis, size)
-        most *= int(torch.bincount(positions[positions >= 0]).max())
-    return math.sqrt(most)
-
-
 def _positions(module: nn.MaxPool1d | nn.MaxPool2d | nn.MaxPool3d, axis: int, size: int) -> Tensor:
     """Along one side of length `size`: the entries `[windows, kernel]` of every window, −1 outside the image."""
     kernel, stride, padding, dilation = (

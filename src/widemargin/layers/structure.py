@@ -1,4 +1,4 @@
-"""Rules of layers that move entries or pass them on in evaluation mode: flatten, identity, dropout."""
+"""Rules of layers that move entries or are the identity in evaluation mode: flatten, identity, dropout."""
 
 from __future__ import annotations
 
