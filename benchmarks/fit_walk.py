@@ -1,4 +1,4 @@
-"""Source files whose functions run in `wm.fit` with a margin loss on a CPU: setup, one step and the end.
+"""Source files whose functions run in `wm.fit` with a margin loss on a CPU: setup, one step, the end.
 
 python benchmarks/fit_walk.py
 """
@@ -13,7 +13,8 @@ from types import FrameType
 import torch
 
 import widemargin as wm
-from widemargin.training import Devices, Measure
+from widemargin.losses import MarginLoss
+from widemargin.training import Devices, Measure, ProgressBar, fit
 
 ROOT = Path(wm.__file__).parent
 
@@ -39,9 +40,10 @@ def main() -> None:
     x, y = torch.rand(4, 6), torch.tensor([0, 1, 2, 0])
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
 
+    loss, callbacks = MarginLoss(), [Measure(every=None), ProgressBar(show=False)]
+
     def step() -> None:
-        unmeasured, cpu = Measure(every=None), Devices(accelerator="cpu")
-        wm.fit(model, (x, y), loss=wm.losses.MarginLoss(), epochs=1, callbacks=[unmeasured], devices=cpu)
+        fit(model, (x, y), loss=loss, epochs=1, callbacks=callbacks, devices=Devices(accelerator="cpu"))
 
     step()  # imports
     files = files_of(step)

@@ -91,8 +91,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "studies/tasks/ensembles.py": "studies/tasks/test_targeted.py",
     "studies/tasks/nngp.py": "studies/tasks/test_targeted.py",
     "studies/tasks/twins.py": "studies/tasks/test_targeted.py",
-    "training/config.py": "training/test_fit.py",
-    "training/rng.py": "training/test_fit.py",
     "types.py": "test_checks.py",
 }
 

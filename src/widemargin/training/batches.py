@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
 from widemargin.data import Batches, Samples, batches
-from widemargin.data.seeds import generator
-from widemargin.training.rng import seed_all
+from widemargin.data.seeds import generator, seed_all
 
 AnyDataset: TypeAlias = Dataset[Any]
 Measurable: TypeAlias = AnyDataset | DataLoader[Any]

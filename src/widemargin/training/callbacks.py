@@ -182,8 +182,9 @@ class ProgressBar(Callback):
 
     def on_fit_start(self, state: FitState) -> None:
         """Show the bar."""
-        self._bars = ProgressBars({"Training": state.steps}, progress=self.show if state.is_main else False)
-        self._bars.update("Training", state.step)
+        if state.is_main and self.show is not False:
+            self._bars = ProgressBars({"Training": state.steps}, progress=self.show)
+            self._bars.update("Training", state.step)
 
     def on_step_end(self, state: FitState) -> None:
         """Move the bar."""

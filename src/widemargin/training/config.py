@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from widemargin._io.optional import not_installed
 from widemargin.checks import check_choice, check_count, check_flag
 from widemargin.losses.protocol import Loss
 from widemargin.training.callbacks import Callback, Measure, ProgressBar, TensorBoard
@@ -20,6 +24,8 @@ from widemargin.training.schedules import Schedule
 from widemargin.training.stopping import StopFailed
 
 Precision: TypeAlias = Literal["bf16-mixed"] | None
+Fabric: TypeAlias = Any
+"""`lightning_fabric.Fabric`, which is imported when it is needed."""
 Regularizer: TypeAlias = Callable[..., Tensor]
 """`regularizer(model, x, y)` → one number per sample, or a single number."""
 STRATEGIES = ("auto", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
@@ -59,6 +65,37 @@ class Devices:
         check_flag("cuda_graph", self.cuda_graph)
         if self.backward_memory is not None:
             check_count("backward_memory", self.backward_memory, least=0)
+
+
+def fabric(devices: Devices) -> Fabric:
+    """A Fabric of these settings, from `lightning_fabric` or `lightning.fabric`."""
+    for name in ("lightning_fabric", "lightning.fabric"):  # on its own, or inside lightning
+        try:
+            kind = importlib.import_module(name).Fabric
+        except ImportError:
+            continue
+        count = devices.count if isinstance(devices.count, (int, str)) else list(devices.count)
+        return kind(
+            accelerator=devices.accelerator,
+            devices=count,
+            strategy=devices.strategy,
+            precision=devices.precision or "32-true",
+        )
+    raise not_installed("lightning_fabric", "fit")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Fabric's loggers log nothing below a warning inside the `with` block."""
+    loggers = [logging.getLogger(name) for name in ("lightning_fabric", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(max(logger.level, logging.WARNING))
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
 
 
 @dataclass(frozen=True, kw_only=True)

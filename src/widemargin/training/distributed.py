@@ -1,4 +1,4 @@
-"""Processes of a training: Lightning Fabric starts them, each takes its share of every batch, gradients are summed.
+"""Sums over the processes of a training, each of which takes its share of every batch.
 
 The gradients are summed here, after the backward pass, and not by the hooks of `DistributedDataParallel`. Those hooks
 assume one forward and one backward pass a step, and losses that take gradients inside (`autograd.grad`, double
@@ -10,52 +10,11 @@ of the mean over B, however unequal the shares are.
 
 from __future__ import annotations
 
-import importlib
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-
-from widemargin._io.optional import not_installed
-from widemargin.training.config import Devices
-
-Fabric: TypeAlias = Any
-"""`lightning_fabric.Fabric`, which is imported when it is needed."""
-
-
-def fabric(devices: Devices) -> Fabric:
-    """A Fabric of these settings, from `lightning_fabric` or `lightning.fabric`."""
-    for name in ("lightning_fabric", "lightning.fabric"):  # on its own, or inside lightning
-        try:
-            kind = importlib.import_module(name).Fabric
-        except ImportError:
-            continue
-        count = devices.count if isinstance(devices.count, (int, str)) else list(devices.count)
-        return kind(
-            accelerator=devices.accelerator,
-            devices=count,
-            strategy=devices.strategy,
-            precision=devices.precision or "32-true",
-        )
-    raise not_installed("lightning_fabric", "fit")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Fabric's loggers log nothing below a warning inside the `with` block."""
-    loggers = [logging.getLogger(name) for name in ("lightning_fabric", "lightning.fabric")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(max(logger.level, logging.WARNING))
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels):
-            logger.setLevel(level)
 
 
 def broadcast(model: nn.Module) -> None:

@@ -15,9 +15,7 @@ from widemargin.checks import check_callable, check_count, check_module, check_n
 from widemargin.losses.protocol import Loss, norm_of, places_of
 from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
-from widemargin.training.config import Devices, FitConfig, Regularizer
-from widemargin.training.distributed import fabric as make_fabric
-from widemargin.training.distributed import quiet
+from widemargin.training.config import Devices, FitConfig, Regularizer, fabric, quiet
 from widemargin.training.history import History
 from widemargin.training.loop import train
 from widemargin.training.optimizers import AdamW, MakesOptimizer
@@ -119,7 +117,7 @@ def fit(
         p=float(p),
     )
     with quiet():
-        outcome = make_fabric(devices).launch(functools.partial(train, config=config))
+        outcome = fabric(devices).launch(functools.partial(train, config=config))
     if outcome.weights is not None:  # of other processes
         from safetensors.torch import load
 

@@ -16,16 +16,15 @@ from widemargin._cuda import graphs
 from widemargin._cuda.runtime import is_capturing
 from widemargin.checks import check_scores_and_labels
 from widemargin.data import batches, load
+from widemargin.data.seeds import seed_all
 from widemargin.losses.protocol import fast_backward, is_capturable, needs_index, values_of
 from widemargin.modules import evaluating, floating_parameter, scores_of
 from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Replica, Source, source
 from widemargin.training.callbacks import Callback, FitState
-from widemargin.training.config import FitConfig, Outcome, Position
-from widemargin.training.distributed import Fabric
+from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Gauge, Row
-from widemargin.training.rng import seed_all
 from widemargin.training.stopping import bad_row, stop_at_sample
 
 Hook: TypeAlias = Literal["on_step_end", "on_epoch_end"]
