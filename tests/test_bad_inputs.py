@@ -100,7 +100,7 @@ def scores_of_another_dtype(draw: Draw) -> Case:
     return (
         margin(draw, numbers(draw, batch, classes).to(dtype), indices(draw, batch, classes)),
         TypeError,
-        rf"^scores has dtype {dtype}, expected a floating-point tensor$",
+        rf"^scores has dtype {dtype}",
     )
 
 
@@ -110,7 +110,7 @@ def scores_of_another_shape(draw: Draw) -> Case:
     return (
         margin(draw, scores, torch.tensor([0])),
         ValueError,
-        rf"^scores has shape {re.escape(str(shape))}, expected \[",
+        rf"^scores has shape {re.escape(str(shape))}",
     )
 
 
@@ -118,7 +118,7 @@ def labels_of_another_shape(draw: Draw) -> Case:
     batch, classes = batch_and_classes(draw)
     shape = draw(st.one_of(st.just([]), st.lists(st.integers(1, 3), min_size=2, max_size=4)))
     labels = torch.zeros(shape, dtype=torch.long)
-    sentence = rf"^labels has shape {re.escape(str(shape))}, expected \[batch\]$"
+    sentence = rf"^labels has shape {re.escape(str(shape))}"
     return margin(draw, numbers(draw, batch, classes), labels), ValueError, sentence
 
 
@@ -126,7 +126,7 @@ def labels_of_another_length(draw: Draw) -> Case:
     batch, classes = batch_and_classes(draw)
     other = draw(st.integers(0, 9).filter(lambda n: n != batch))
     labels = indices(draw, other, classes).long()
-    sentence = rf"^labels has {other} entries, but scores has {batch} samples$"
+    sentence = rf"^labels has {other} entries.* {batch} samples"
     return margin(draw, numbers(draw, batch, classes), labels), ValueError, sentence
 
 
@@ -135,14 +135,14 @@ def not_finite(draw: Draw) -> Case:
     scores, index = numbers(draw, batch, classes), draw(st.integers(0, batch - 1))
     bad = draw(st.sampled_from([math.nan, math.inf, -math.inf]))
     scores[index, draw(st.integers(0, classes - 1))] = bad
-    sentence = f"^scores has {bad} at index {index}, expected finite numbers$"
+    sentence = f"^scores has {bad} at index {index}"
     return margin(draw, scores, indices(draw, batch, classes)), ValueError, sentence
 
 
 def empty(draw: Draw) -> Case:
     shape = draw(st.sampled_from([(0,), (0, 1), (0, 5), (3, 0)]))
     labels = torch.zeros(shape[0], dtype=draw(st.sampled_from([torch.long, torch.float32])))
-    sentence = "^scores is an empty batch, expected" if shape[0] == 0 else "^scores has no classes, expected at"
+    sentence = "^scores is an empty batch" if shape[0] == 0 else "^scores has no classes"
     return margin(draw, numbers(draw, *shape), labels), ValueError, sentence
 
 
@@ -182,7 +182,7 @@ def unknown_place(draw: Draw) -> Case:
     known = {"input", "output", "0", "1", "2"}
     name = draw(st.one_of(st.text(max_size=8), st.integers(), st.none()).filter(lambda name: name not in known))
     before = draw(st.lists(st.sampled_from(sorted(known)), unique=True, max_size=2))
-    sentence = rf"^at has {re.escape(repr(name))}, which is no module of Sequential: (did you mean '|expected 'input')"
+    sentence = rf"^at has {re.escape(repr(name))}"
     return with_places(draw, (*before, name)), ValueError, sentence
 
 
@@ -232,13 +232,13 @@ def classes_of_another_kind(draw: Draw) -> Case:
     batch, classes = batch_and_classes(draw)
     count = draw(st.one_of(st.booleans(), st.floats(), st.text(max_size=4).filter(lambda t: t != "all"), st.none()))
     scores, labels = numbers(draw, batch, classes), indices(draw, batch, classes)
-    sentence = rf"^classes is {re.escape(repr(count))}, expected a number of other classes or 'all'$"
+    sentence = rf"^classes is {re.escape(repr(count))}"
     return with_options(draw, scores, labels, classes=count), TypeError, sentence
 
 
 def several_classes_of_a_binary_network(draw: Draw) -> Case:
     batch, count = draw(st.integers(1, 6)), draw(st.integers(2, 99))
-    sentence = rf"^classes is {count}, but scores have 1 other classes \(1\.\.1\)$"
+    sentence = rf"^classes is {count}\b"
     return with_options(draw, numbers(draw, batch), torch.ones(batch), classes=count), ValueError, sentence
 
 
@@ -246,7 +246,7 @@ def unknown_reading(draw: Draw) -> Case:
     batch, classes = batch_and_classes(draw)
     reading = draw(st.one_of(st.text(max_size=8), st.none(), st.integers()))
     scores, labels = numbers(draw, batch, classes), indices(draw, batch, classes)
-    sentence = rf"^read_as is {re.escape(repr(reading))}, expected 'logits' or 'softmax'$"
+    sentence = rf"^read_as is {re.escape(repr(reading))}"
     return with_options(draw, scores, labels, read_as=reading), ValueError, sentence
 
 
@@ -263,7 +263,7 @@ def with_options(draw: Draw, scores: Tensor, labels: Tensor, **how: Any) -> Call
 def unknown_aggregate(draw: Draw) -> Case:
     scores, at = watched()
     aggregate: Any = draw(st.one_of(st.text(max_size=8), st.none(), st.integers()))
-    sentence = rf"^aggregate is {re.escape(repr(aggregate))}, expected one of 'min', 'mean', 'none'$"
+    sentence = rf"^aggregate is {re.escape(repr(aggregate))}"
     labels = torch.tensor([0, 1, 2])
     return lambda: margins.distance(scores, labels, at=at, aggregate=aggregate), ValueError, sentence
 
@@ -271,7 +271,7 @@ def unknown_aggregate(draw: Draw) -> Case:
 def not_watched(draw: Draw) -> Case:
     scores, _ = watched()
     at: Any = draw(st.sampled_from([None, "input", ("input",), {"input": X}, X]))
-    sentence = rf"^at is a {type(at).__name__}, expected what places\.watch\(model, …\) gives$"
+    sentence = rf"^at is a {type(at).__name__}"
     return lambda: margins.distance(scores, torch.tensor([0, 1, 2]), at=at), TypeError, sentence
 
 
