@@ -105,6 +105,27 @@ def test_a_layer_that_runs_twice_counts_twice() -> None:
     assert [link.name for link in chain_of(model, samples(2, 3)).weights] == ["0", "2.0", "3"]
 
 
+class Block(nn.Sequential):
+    """Keeps the forward of `nn.Sequential`."""
+
+
+class Doubled(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def test_a_subclass_of_sequential_is_one_while_it_keeps_its_forward() -> None:
+    body = nn.Linear(3, 3, bias=False), nn.ReLU()
+    last = nn.Linear(3, 2, bias=False)
+    assert [link.name for link in chain_of(Block(Block(*body), last).double(), samples(2, 3)).links] == [
+        "0.0",
+        "0.1",
+        "1",
+    ]
+    with pytest.raises(TypeError, match="layer '0' is a Doubled"):
+        chain_of(nn.Sequential(Doubled(*body), last).double(), samples(2, 3))
+
+
 class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
