@@ -1,7 +1,9 @@
 """Training of networks: `fit`, its optimizers, schedules and callbacks, checkpoints, histories.
 
-result = wm.fit(model, "mnist-5k", loss=wm.losses.large_margin(gamma=1.0), epochs=20, seed=0)
-result.model, result.history.series("distance at input")
+    result = wm.fit(model, data, loss=wm.losses.large_margin(gamma=1.0), epochs=20)
+    print(result.history.series("distance at input"))
+
+The network is trained in place.
 """
 
 from __future__ import annotations
