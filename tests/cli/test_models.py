@@ -56,7 +56,7 @@ def test_a_network_that_needs_an_extra_says_so(run: Run) -> None:
         (("[bold]x",), "NAME: name is '[bold]x'"),
         (("toy-mlp", "--set", "width=3"), "NAME: 'width'"),
         (("toy-mlp", "--set", "width"), "--set is 'width'"),
-        (("--set", "width=3"), "--set needs the NAME of the network that it is a setting of"),
+        (("--set", "width=3"), "--set needs the NAME"),
     ],
 )
 def test_what_a_user_gets_wrong_is_one_sentence(run: Run, arguments: tuple[str, ...], said: str) -> None:

@@ -1,4 +1,4 @@
-"""The command `widemargin`: a file per command, each of which imports torch only when it runs."""
+"""The command `widemargin`: one file per command; torch is imported only when a command runs."""
 
 from __future__ import annotations
 
@@ -27,33 +27,29 @@ def main() -> None:
     app(prog_name="widemargin")
 
 
-def _version(asked: bool) -> bool:
-    if asked:
+def _version(wanted: bool) -> bool:
+    if wanted:
         typer.echo(f"widemargin {__version__}")
         raise typer.Exit
-    return asked
+    return wanted
 
 
 @app.callback()
 def common(
     data_root: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER", help="The folder that data sets lie in; else the one that WIDEMARGIN_DATA names."
-        ),
+        typer.Option(metavar="FOLDER", help="The folder of the data sets; by default $WIDEMARGIN_DATA."),
     ] = None,
     traceback: Annotated[
         bool,
-        typer.Option(
-            "--traceback", metavar="", envvar="WIDEMARGIN_TRACEBACK", help="Show where in the code an error arose."
-        ),
+        typer.Option("--traceback", metavar="", envvar="WIDEMARGIN_TRACEBACK", help="Show the traceback of an error."),
     ] = False,
     version: Annotated[  # noqa: ARG001
         bool,
         typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Measure the classification margins of deep networks: how far each decision is from being another one.
+    """Measure the classification margins of deep networks: how far is an input from the decision boundary?
 
     A first measurement, of a network with random weights:
 

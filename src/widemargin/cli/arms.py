@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from widemargin._io.files import write_parquet
 from widemargin._io.optional import EXTRAS, is_installed
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from widemargin.certify.bracket import Bracket
     from widemargin.margins import Measurement
-    from widemargin.report.schema import ArmResult
+    from widemargin.report.schema import ArmResult, Json
 
 
 def arm(
@@ -28,7 +28,7 @@ def arm(
     bounds: tuple[float, float] | None = None,
     classes: Sequence[str] = (),
     hardest: int = 12,
-    **more: Any,
+    **more: Json,
 ) -> ArmResult:
     """One network of a page.
 
@@ -50,7 +50,7 @@ def arm(
         picture = {} if inputs is None else _image(inputs[i], bounds)
         shown.append({"index": i, **entry, "margin": margin, **picture})
     values = {at: [plain(m) for m in margins.tolist()] for at, margins in measured.margins.items()}
-    made: Any = {
+    made: Json = {
         "name": name,
         "samples": len(measured),
         "accuracy": measured.accuracy,
@@ -61,7 +61,7 @@ def arm(
     return cast("ArmResult", made)
 
 
-def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, settings: Mapping[str, Any]) -> list[Path]:
+def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, settings: Mapping[str, Json]) -> list[Path]:
     """Write page.html with one arm; a notice and no file if the packages of the extra `report` are missing."""
     from widemargin._io.provenance import provenance
     from widemargin.report import page
@@ -82,12 +82,12 @@ def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, setti
     return [page.write(folder / "page.html", result)]
 
 
-def curve(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+def curve(rows: Sequence[Mapping[str, Json]]) -> list[dict[str, float]]:
     """The rows of `attacks.curve`, as an arm has them."""
     return [{"epsilon": row["epsilon"], "accuracy": row["accuracy"]} for row in rows]
 
 
-def bracket(found: Bracket, points: int = 61) -> dict[str, Any]:
+def bracket(found: Bracket, points: int = 61) -> dict[str, Json]:
     """A bracket as an arm has it, with robust accuracy at ε from 0 to the largest upper bound."""
     known = found.upper[found.found]
     top = float(known.max()) if len(known) else float(found.lower.max())
@@ -110,7 +110,7 @@ def write_bracket(path: Path, found: Bracket) -> Path:
     return write_parquet(path, {**columns, "lower by": np.array(found.lower_by)})
 
 
-def history(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def history(rows: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
     """The rows of a training's history, as an arm has them."""
     return [
         {key: value if isinstance(value, (str, int)) else plain(value) for key, value in row.items()} for row in rows

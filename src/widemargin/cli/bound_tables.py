@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from widemargin.cli.console import number, share, table, text
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from widemargin.bounds import Bound, Certificate, InputMargin, MarginEstimate
+    from widemargin.report.schema import Json
 
 
 def values(rows: Mapping[str, Bound]) -> Table:
@@ -58,7 +59,7 @@ def terms(rows: Mapping[str, Bound]) -> Table:
     return made
 
 
-def plain(rows: Mapping[str, Bound], found: InputMargin) -> dict[str, Any]:
+def plain(rows: Mapping[str, Bound], found: InputMargin) -> dict[str, Json]:
     """The same as plain values."""
     return {
         "bounds": {

@@ -5,34 +5,21 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from widemargin import __version__
-from widemargin.cli import bound_tables
+from widemargin.cli import bound_tables, options
 from widemargin.cli.console import notice, out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import load_inputs, note_untrained
-from widemargin.cli.options import (
-    DATA,
-    BatchSize,
-    DataName,
-    DataRoot,
-    DataSplit,
-    Device,
-    Folder,
-    Model,
-    Seed,
-    Set,
-    Split,
-    Weights,
-    option,
-)
+from widemargin.cli.options import DataSplit, option
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from widemargin.bounds import Bound, Covering, InputMargin
     from widemargin.data import Samples
+    from widemargin.report.schema import Json
 
 THEOREMS = "Theorems"
 
@@ -59,14 +46,14 @@ class LogForm(StrEnum):
 
 
 def bounds(
-    model: Model,
-    data: DataName,
-    set_: Set = None,
-    weights: Weights = None,
-    seed: Seed = 0,
-    split: Split = DataSplit.train,
-    samples: Annotated[int, option("At most N samples, drawn at random.", DATA, "N", min=2)] = 500,
-    data_root: DataRoot = None,
+    model: options.Model,
+    data: options.DataName,
+    set_: options.Set = None,
+    weights: options.Weights = None,
+    seed: options.Seed = 0,
+    split: options.Split = DataSplit.train,
+    samples: Annotated[int, option("At most N samples, drawn at random.", options.DATA, "N", min=2)] = 500,
+    data_root: options.DataRoot = None,
     margin: Annotated[
         float | None,
         option(
@@ -107,9 +94,9 @@ def bounds(
         ),
     ] = None,
     biases: Annotated[Biases, option("Leave biases out of the norms, or refuse them.", THEOREMS)] = Biases.ignore,
-    batch_size: BatchSize = 256,
-    device: Device = "auto",
-    folder: Folder = Path("runs/bounds"),
+    batch_size: options.BatchSize = 256,
+    device: options.Device = "auto",
+    folder: options.Folder = Path("runs/bounds"),
 ) -> None:
     r"""Compute generalization bounds from the margins of a network.
 
@@ -134,17 +121,7 @@ def bounds(
     from widemargin.data import Samples
 
     cover = parse_covering(covering)
-    inputs = load_inputs(
-        model,
-        data,
-        set_=set_,
-        weights=weights,
-        seed=seed,
-        split=split,
-        data_root=data_root,
-        device=device,
-        folder=folder,
-    )
+    inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder)
     if not isinstance(inputs.samples, Samples):
         raise TypeError(f"--data is {data!r}, whose samples are not in memory, expected another data set")
     part = drawn(inputs.samples, samples, seed)
@@ -180,7 +157,7 @@ def all_bounds(
     theta: float | None,
     delta: float,
     cover: Covering,
-    odn: dict[str, Any],
+    odn: dict[str, Json],
     biases: Literal["ignore", "refuse"],
     batch_size: int,
 ) -> tuple[dict[str, Bound], InputMargin]:
@@ -205,7 +182,7 @@ def all_bounds(
             )
         rows["Neyshabur"] = bounds.neyshabur(network, x, biases=biases)
         with about("--r, --theta"):
-            band: dict[str, Any] = {"r": scale["r"], "theta": scale["theta"], "delta": delta, **odn}
+            band: dict[str, Json] = {"r": scale["r"], "theta": scale["theta"], "delta": delta, **odn}
             rows["odn"] = bounds.odn(network, x, y, **band, biases=biases, batch_size=batch_size)
     in_plane = tuple(x.shape[1:]) == (2,) and len(x) <= MOST_EXACT
     margins = bounds.input_margin(

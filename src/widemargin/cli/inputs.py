@@ -36,7 +36,6 @@ class Inputs:
 def load_inputs(
     model: str,
     data: str,
-    *,
     set_: Sequence[str] | None,
     weights: Path | None,
     seed: int,

@@ -9,27 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from widemargin import __version__
 from widemargin._io.optional import check_installed
-from widemargin.cli import arms, statistics
+from widemargin.cli import arms, options, statistics
 from widemargin.cli.console import out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, note_untrained, parse_classes
-from widemargin.cli.options import (
-    MARGIN,
-    RESULTS,
-    At,
-    BatchSize,
-    DataName,
-    DataRoot,
-    DataSplit,
-    Device,
-    Folder,
-    Model,
-    Seed,
-    Set,
-    Split,
-    Weights,
-    option,
-)
+from widemargin.cli.options import DataSplit, option
 
 if TYPE_CHECKING:
     from widemargin.certify.bracket import Bracket
@@ -44,36 +28,40 @@ class ReadAs(StrEnum):
 
 
 def measure(
-    model: Model,
-    data: DataName,
-    set_: Set = None,
-    weights: Weights = None,
-    seed: Seed = 0,
-    split: Split = DataSplit.test,
-    data_root: DataRoot = None,
-    at: At = None,
-    p: Annotated[float, option("The l_p norm of the distance, from 1 to inf.", MARGIN, "P", flag="--p")] = 2.0,
+    model: options.Model,
+    data: options.DataName,
+    set_: options.Set = None,
+    weights: options.Weights = None,
+    seed: options.Seed = 0,
+    split: options.Split = DataSplit.test,
+    data_root: options.DataRoot = None,
+    at: options.At = None,
+    p: Annotated[float, option("The l_p norm of the distance, from 1 to inf.", options.MARGIN, "P", flag="--p")] = 2.0,
     classes: Annotated[
         str,
-        option("The number of strongest other classes to compare with; the nearest of them counts.", MARGIN, "N|all"),
+        option(
+            "The number of strongest other classes to compare with; the nearest of them counts.",
+            options.MARGIN,
+            "N|all",
+        ),
     ] = "1",
     read_as: Annotated[
-        ReadAs, option("Use the scores themselves, or their softmax probabilities.", MARGIN)
+        ReadAs, option("Use the scores themselves, or their softmax probabilities.", options.MARGIN)
     ] = ReadAs.logits,
-    batch_size: BatchSize = 256,
-    device: Device = "auto",
-    folder: Folder = Path("runs/measure"),
+    batch_size: options.BatchSize = 256,
+    device: options.Device = "auto",
+    folder: options.Folder = Path("runs/measure"),
     hardest: Annotated[
-        int, option("List the N samples of smallest margin at the first place.", RESULTS, "N", min=0)
+        int, option("List the N samples of smallest margin at the first place.", options.RESULTS, "N", min=0)
     ] = 0,
     per_class: Annotated[
-        bool, option("Print the statistics of each class too.", RESULTS, "", flag="--per-class")
+        bool, option("Print the statistics of each class too.", options.RESULTS, "", flag="--per-class")
     ] = False,
     bracket: Annotated[
         int,
         option(
             "Bound the exact distance of the first N samples from below (certificate) and above (attack); slow.",
-            RESULTS,
+            options.RESULTS,
             "N",
             min=0,
         ),
@@ -106,18 +94,7 @@ def measure(
         norms.check_p(p)
     against = parse_classes(classes)
     check_installed("pyarrow", purpose="writing margins.parquet")  # before the work, not after it
-    inputs = load_inputs(
-        model,
-        data,
-        set_=set_,
-        weights=weights,
-        seed=seed,
-        split=split,
-        data_root=data_root,
-        device=device,
-        folder=folder,
-        at=at,
-    )
+    inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder, at)
     make_folder(folder)
     note_untrained(model, weights)
     result = measure_margins(

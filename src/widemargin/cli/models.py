@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Show this one, with its settings and all its places.")
+        str | None, typer.Argument(metavar="NAME", help="Show this network, with its settings and all its places.")
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Show NAME with this setting, such as size=8; as often as needed."
+            "--set", metavar="KEY=VALUE", help="Show NAME with this setting, such as size=8; can be repeated."
         ),
     ] = None,
 ) -> None:
     """List the networks of the papers, or show one.
 
-    A place is where a margin can be measured: the input of the network, or
-    the output of one of its modules, by the name of that module.
+    A place is where a margin can be measured: the input of the network, or the
+    output of one of its modules, by the module's name.
 
     [bold]Examples[/bold]
 
@@ -47,7 +47,7 @@ def models(
         out().print(_one(one))
         return
     if settings:
-        raise ValueError("--set needs the NAME of the network that it is a setting of")
+        raise ValueError("--set needs the NAME of a network")
     out().print(_all([describe(known) for known in names()]))
     out().print(text("widemargin models NAME shows the settings and all places of one."), soft_wrap=True)
 
@@ -83,7 +83,7 @@ def _parameters(one: Description) -> str:
 
 
 def _outer_places(one: Description) -> Text:
-    """The names without a dot, and how many there are inside those."""
+    """The names without a dot, and the number of places inside them."""
     outer = [place for place in one.places if "." not in place]
     inside = len(one.places) - len(outer)
     return text((" ".join(outer) or one.needs) + (f" and {inside} inside these" if inside else ""))

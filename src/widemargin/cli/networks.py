@@ -1,4 +1,4 @@
-"""A network as a command line names it: by a name of the zoo or `module:function`, settings and a weights file."""
+"""The network of a command line: a name of the zoo or `module:function`, settings and a weights file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from widemargin.cli.console import notice
 from widemargin.cli.errors import about
@@ -17,8 +17,10 @@ from widemargin.cli.errors import about
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from widemargin.report.schema import Json
 
-def resolve(model: str, *, settings: Mapping[str, Any], weights: Path | None = None, seed: int = 0) -> nn.Module:
+
+def resolve(model: str, *, settings: Mapping[str, Json], weights: Path | None = None, seed: int = 0) -> nn.Module:
     """Build the network `model` with `settings`, and load `weights` into it.
 
     Args:
@@ -47,9 +49,9 @@ def resolve(model: str, *, settings: Mapping[str, Any], weights: Path | None = N
     return network
 
 
-def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_settings(pairs: Sequence[str]) -> dict[str, Json]:
     """`key=value` pairs as a dict: each value a Python literal, or a bare word that is taken as a string."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Json] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip().isidentifier():
@@ -70,7 +72,7 @@ def zoo(name: str) -> Callable[..., nn.Module]:
     return lambda **settings: models.build(name, **settings)
 
 
-def imported(model: str) -> Callable[..., Any]:
+def imported(model: str) -> Callable[..., object]:
     """The function that `module:function` names, looked for in the current directory first."""
     module_name, _, function_name = model.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), function_name)):
@@ -129,7 +131,7 @@ def _first(names: Collection[str]) -> str:
     return repr(min(names)) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def _check_settings(model: str, builder: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+def _check_settings(model: str, builder: Callable[..., object], settings: Mapping[str, Json]) -> None:
     try:
         signature = inspect.signature(builder)
     except ValueError:  # a builtin without a signature
@@ -141,7 +143,7 @@ def _check_settings(model: str, builder: Callable[..., Any], settings: Mapping[s
         raise TypeError(f"--set does not fit --model {model}, {error}: it takes {known}") from error
 
 
-def _value(pair: str, value: str) -> Any:
+def _value(pair: str, value: str) -> Json:
     try:
         return ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:

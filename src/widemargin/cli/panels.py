@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from widemargin.report.picture_schema import Curve, Point
+    from widemargin.report.schema import Json
 
 
 def points(
@@ -20,7 +21,7 @@ def points(
     box: tuple[float, float, float, float] | None = None,
 ) -> list[Point]:
     """Samples of the plane, with their margins as notes; as far as the edge of `box`, they are lower bounds."""
-    more: dict[str, Any] = {"group": group} if group else {}
+    more: dict[str, Json] = {"group": group} if group else {}
     notes: list[dict[str, str]] = [{}] * len(x)
     if margins is not None:
         edges = [math.inf] * len(x) if box is None else _edges(x, box)
@@ -53,7 +54,7 @@ def around(centre: Tensor, angles: Tensor, radii: Tensor, name: str) -> Curve:
 
 
 def box_around(x: Tensor, *, share: float = 0.12, shape: float = 1.7 / 2.2) -> tuple[float, float, float, float]:
-    """A box that holds the points `[batch, 2]` with some room, `shape` times as high as it is wide."""
+    """A box around the points `[batch, 2]` with some space, `shape` times as high as it is wide."""
     (left, bottom), (right, top) = x.amin(dim=0).tolist(), x.amax(dim=0).tolist()
     wide = max(right - left, (top - bottom) / shape, 1e-9) * (1 + 2 * share)
     middle, level = (left + right) / 2, (bottom + top) / 2

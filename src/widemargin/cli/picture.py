@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from widemargin._io.optional import EXTRAS, check_installed
+from widemargin.cli import options
 from widemargin.cli.console import out, say, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, check_folder, load_inputs, make_folder, note_untrained
-from widemargin.cli.options import (
-    DATA,
-    NETWORK,
-    DataRoot,
-    DataSplit,
-    Device,
-    Folder,
-    Seed,
-    Set,
-    Split,
-    Weights,
-    option,
-)
+from widemargin.cli.options import DataSplit, option
 
 if TYPE_CHECKING:
     from widemargin.report.picture_schema import Picture
@@ -40,14 +29,14 @@ class Paper(StrEnum):
 def picture(
     model: Annotated[
         str | None,
-        option("A network of [bold]widemargin models[/bold], or module:function.", NETWORK, "NAME"),
+        option("A network of [bold]widemargin models[/bold], or module:function.", options.NETWORK, "NAME"),
     ] = None,
-    data: Annotated[str | None, option("A data set of [bold]widemargin data[/bold].", DATA, "NAME")] = None,
-    set_: Set = None,
-    weights: Weights = None,
-    seed: Seed = 0,
-    split: Split = DataSplit.test,
-    data_root: DataRoot = None,
+    data: Annotated[str | None, option("A data set of [bold]widemargin data[/bold].", options.DATA, "NAME")] = None,
+    set_: options.Set = None,
+    weights: options.Weights = None,
+    seed: options.Seed = 0,
+    split: options.Split = DataSplit.test,
+    data_root: options.DataRoot = None,
     samples: Annotated[
         str | None,
         option(
@@ -64,8 +53,8 @@ def picture(
         Paper | None,
         option("Draw sokolic's Fig. 1 or elsayed's Fig. 1b instead, from networks trained in a minute.", PLANE),
     ] = None,
-    device: Device = "auto",
-    folder: Folder = Path("runs/picture"),
+    device: options.Device = "auto",
+    folder: options.Folder = Path("runs/picture"),
 ) -> None:
     r"""Draw a plane through the inputs of a network, exactly.
 
@@ -101,19 +90,9 @@ def picture(
         if model is None or data is None:
             raise ValueError("--model and --data are needed, or --paper for a picture of a paper")
         chosen = parse_samples(samples)
-        inputs = load_inputs(
-            model,
-            data,
-            set_=set_,
-            weights=weights,
-            seed=seed,
-            split=split,
-            data_root=data_root,
-            device=device,
-            folder=folder,
-        )
+        inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder)
         note_untrained(model, weights)
-        drawn = _picture(inputs, chosen, room=room, max_cells=max_cells, pixels=pixels)
+        drawn = _picture(inputs, chosen, room, max_cells, pixels)
     make_folder(folder)
     written = [
         page.write(folder / "picture.html", drawn),
@@ -138,7 +117,7 @@ def parse_samples(value: str | None) -> tuple[int, int, int] | None:
     return one, two, three
 
 
-def _picture(inputs: Inputs, samples: tuple[int, int, int] | None, **options: Any) -> Picture:
+def _picture(inputs: Inputs, samples: tuple[int, int, int] | None, room: float, max_cells: int, pixels: int) -> Picture:
     from widemargin._io.provenance import provenance
     from widemargin.cli import plane_pictures
     from widemargin.data import Samples
@@ -151,7 +130,9 @@ def _picture(inputs: Inputs, samples: tuple[int, int, int] | None, **options: An
     with about("--samples"):
         chosen = plane_pictures.three(part, samples) if samples or tuple(part.x.shape[1:]) != (2,) else None
     with about("--model"):
-        panel = plane_pictures.panel(inputs.network, part, inputs.data, chosen, **options)
+        panel = plane_pictures.panel(
+            inputs.network, part, inputs.data, chosen, room=room, max_cells=max_cells, pixels=pixels
+        )
     settings = {key: value for key, value in origin.items() if value not in (None, [])}
     origins = provenance(origin["device"])
     return {

@@ -1,4 +1,4 @@
-"""Tables of what was measured."""
+"""Tables of measured margins."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""`widemargin study`: the papers' figures and tables, listed, shown, run again, and judged."""
+"""`widemargin study`: the papers' figures and tables, rerun and compared."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,13 +17,14 @@ from widemargin.cli.session import SESSION
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from widemargin.report.schema import Json
     from widemargin.studies.schema import Study
 
-app = typer.Typer(no_args_is_help=True, help="Run the papers' figures and tables again, and compare.")
+app = typer.Typer(no_args_is_help=True, help="Rerun the papers' figures and tables, and compare.")
 
 
 class ScaleOption(StrEnum):
-    """How much of a study is run."""
+    """The scale of a study."""
 
     smoke = "smoke"
     quick = "quick"
@@ -32,7 +33,7 @@ class ScaleOption(StrEnum):
 
 
 class EngineOption(StrEnum):
-    """How trials are run."""
+    """Execution of trials."""
 
     one_by_one = "one-by-one"
     population = "population"
@@ -40,12 +41,12 @@ class EngineOption(StrEnum):
     ray = "ray"
 
 
-Results = Annotated[Path, typer.Option(metavar="FOLDER", help="Where <ID>.json lies or is written.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="E3, say; [bold]widemargin study list[/bold] has them all.")]
+Results = Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of the files <ID>.json.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="A study of [bold]widemargin study list[/bold], such as E3.")]
 
 
 def list_() -> None:
-    """List the studies, with the paper's figure or table that each runs again."""
+    """List the studies, each with the figure or table of the paper that it reruns."""
     from widemargin.studies import catalog
 
     rows = table("The studies")
@@ -57,7 +58,7 @@ def list_() -> None:
 
 
 def show(id: Id) -> None:
-    """Say what a study compares, what it claims, and how long it takes at each scale."""
+    """Show the arms, claims and scales of a study."""
     from widemargin.studies import catalog
 
     with about("ID"):
@@ -90,35 +91,40 @@ def show(id: Id) -> None:
 
 def run(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="The studies to run, or [bold]all[/bold].")],
-    scale: Annotated[ScaleOption, typer.Option(help="How much of each is run.")] = ScaleOption.quick,
-    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Final seeds, instead of the scale's.")] = None,
+    scale: Annotated[ScaleOption, typer.Option(help="The scale of the runs.")] = ScaleOption.quick,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of final seeds; by default that of the scale.")
+    ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, metavar="X", help="Start no trial after so many minutes, of all studies.")
+        float | None, typer.Option(min=0, metavar="X", help="Start no trial after X minutes, counted over all studies.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Say how many trials and how long, and run nothing.")
+        bool, typer.Option("--dry-run", metavar="", help="Estimate the number of trials and the time; run nothing.")
     ] = False,
-    engine: Annotated[EngineOption | None, typer.Option(help="How trials are run.", rich_help_panel=RUNNING)] = None,
+    engine: Annotated[
+        EngineOption | None, typer.Option(help="Execution of the trials.", rich_help_panel=RUNNING)
+    ] = None,
     workers: Annotated[
         int, typer.Option(min=1, metavar="N", help="Processes of --engine workers.", rich_help_panel=RUNNING)
     ] = 1,
     address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster's, for --engine ray.", rich_help_panel=RUNNING)
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Address of a Ray cluster, for --engine ray.", rich_help_panel=RUNNING),
     ] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     runs: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where finished trials are kept.", rich_help_panel=RUNNING)
+        Path, typer.Option(metavar="FOLDER", help="Folder of finished trials.", rich_help_panel=RUNNING)
     ] = Path("runs/studies"),
     results: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where <ID>.json is written; by default results, of smoke scale nowhere."),
+        typer.Option(metavar="FOLDER", help="Folder of <ID>.json; by default results, for smoke scale none."),
     ] = None,
 ) -> None:
     """Run studies and compare with the papers.
 
-    Every finished trial is kept: a run that was stopped goes on where it was,
-    and a repeated one has nothing left to do.
+    Finished trials are kept: an interrupted run continues where it stopped, and
+    a repeated run has nothing left to do.
 
     [bold]Examples[/bold]
 
@@ -150,7 +156,7 @@ def run(
         found = running.run(study, scale.value, folder=runs, context=context, seeds=seeds, engine=way, minutes=left)
         out().print(_claims(found))
         if not found["complete"]:
-            notice(f"{study.id} is not complete: the same command goes on where it stopped")
+            notice(f"{study.id} is not complete: the same command continues it")
         if results is None and scale is ScaleOption.smoke:
             continue  # it tries the machinery, and says nothing of the paper
         folder = Path("results") if results is None else results
@@ -162,7 +168,7 @@ def run(
 
 
 def verdicts(results: Results = Path("results")) -> None:
-    """Say what reproduced: the paper's numbers beside ours, for every study with a result."""
+    """Show the verdicts: the papers' numbers and the measured ones, for every study."""
     from widemargin.studies import catalog, result
 
     rows = table("Verdicts")
@@ -184,7 +190,7 @@ for command, called in ((list_, "list"), (show, "show"), (run, "run"), (verdicts
     app.command(called)(one_line_errors(command))
 
 
-def _claims(found: dict[str, Any]) -> Table:
+def _claims(found: dict[str, Json]) -> Table:
     rows = table(f"{found['study']}: {found['title']}, {found['scale']} scale, {found['trials']} trials")
     for column in ("claim", "paper", "ours", "verdict"):
         rows.add_column(column)
@@ -193,11 +199,11 @@ def _claims(found: dict[str, Any]) -> Table:
     return rows
 
 
-def _paper(claim: dict[str, Any]) -> str:
+def _paper(claim: dict[str, Json]) -> str:
     return "order" if claim["reported"] is None else f"{claim['reported']:g}"
 
 
-def _ours(claim: dict[str, Any]) -> str:
+def _ours(claim: dict[str, Json]) -> str:
     if claim["measured"] is None:
         return "–"
     return number(claim["measured"]) + (f" ± {number(claim['sd'])}" if claim["sd"] is not None else ", one seed")
@@ -213,7 +219,7 @@ def _arms(study: Study) -> Table:
     return rows
 
 
-def _estimates(plans: list[Any], folder: Path) -> Table:
+def _estimates(plans: list[Json], folder: Path) -> Table:
     from widemargin.studies.run import estimate
 
     rows = table(f"What is left at {plans[0].name} scale" if plans else "Nothing")

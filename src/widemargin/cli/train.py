@@ -6,37 +6,23 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from widemargin import __version__, registry
 from widemargin._io.optional import check_installed, is_installed
-from widemargin.cli import arms, statistics
+from widemargin.cli import arms, options, statistics
 from widemargin.cli.console import complain, out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, parse_classes
-from widemargin.cli.options import (
-    DATA,
-    RESULTS,
-    At,
-    BatchSize,
-    DataName,
-    DataRoot,
-    DataSplit,
-    Device,
-    Folder,
-    Model,
-    Seed,
-    Set,
-    Weights,
-    option,
-)
+from widemargin.cli.options import DataSplit, option
 from widemargin.registry import LossName, OptimizerName, ScheduleName
 
 if TYPE_CHECKING:
     from widemargin.losses.protocol import Loss
     from widemargin.margins import Measurement
+    from widemargin.report.schema import Json
     from widemargin.training import Fit
     from widemargin.training.optimizers import MakesOptimizer
 
@@ -44,16 +30,18 @@ LOSS, OPTIMIZER = "Loss", "Optimizer"
 
 
 def train(
-    model: Model,
-    data: DataName,
+    model: options.Model,
+    data: options.DataName,
     loss: Annotated[
         LossName, option("The loss: large-margin is elsayed's, odn the band loss of odn.", LOSS)
     ] = LossName.large_margin,
-    set_: Set = None,
-    weights: Weights = None,
-    seed: Seed = 0,
-    count: Annotated[int | None, option("Train on N samples drawn from the training set.", DATA, "N", min=1)] = None,
-    data_root: DataRoot = None,
+    set_: options.Set = None,
+    weights: options.Weights = None,
+    seed: options.Seed = 0,
+    count: Annotated[
+        int | None, option("Train on N samples drawn from the training set.", options.DATA, "N", min=1)
+    ] = None,
+    data_root: options.DataRoot = None,
     gamma: Annotated[
         float | None, option("γ, the margin above which the loss is zero (large-margin, odn-hinge, hinge).", LOSS, "X")
     ] = None,
@@ -61,7 +49,7 @@ def train(
     theta: Annotated[float | None, option("θ, half the width of the band (odn).", LOSS, "X")] = None,
     mu: Annotated[float | None, option("μ, the weight of margins above the band (odn).", LOSS, "X")] = None,
     alpha: Annotated[float | None, option("α, the target margin (target).", LOSS, "X")] = None,
-    at: At = None,
+    at: options.At = None,
     p: Annotated[float | None, option("The l_p norm of the margin, from 1 to inf.", LOSS, "P", flag="--p")] = None,
     classes: Annotated[
         str | None, option("The number of strongest other classes to compare with.", LOSS, "N|all")
@@ -79,10 +67,10 @@ def train(
     momentum: Annotated[float | None, option("By default 0.9 for sgd, 0 for rmsprop.", OPTIMIZER, "X")] = None,
     schedule: Annotated[ScheduleName, option("Schedule of the learning rate.", OPTIMIZER)] = ScheduleName.constant,
     epochs: Annotated[int, option("Passes over the data.", OPTIMIZER, "N", min=1)] = 20,
-    batch_size: BatchSize = 128,
-    device: Device = "auto",
-    tensorboard: Annotated[Path | None, option("Folder of TensorBoard logs.", RESULTS, "FOLDER")] = None,
-    folder: Folder = Path("runs/train"),
+    batch_size: options.BatchSize = 128,
+    device: options.Device = "auto",
+    tensorboard: Annotated[Path | None, option("Folder of TensorBoard logs.", options.RESULTS, "FOLDER")] = None,
+    folder: options.Folder = Path("runs/train"),
 ) -> None:
     r"""Train a network with a margin loss, measure it on the test set, and write a page.
 
@@ -111,28 +99,17 @@ def train(
         with about("--p"):
             norms.check_p(p)
     places = tuple(at) if at else None
-    options: dict[str, Any] = {"gamma": gamma, "r": r, "theta": theta, "mu": mu, "alpha": alpha, "at": places, "p": p}
-    options["classes"] = None if classes is None else parse_classes(classes)
-    options["cross_entropy"] = add_cross_entropy
-    minimised = _loss(loss, options, as_printed=as_printed)
+    given: dict[str, Json] = {"gamma": gamma, "r": r, "theta": theta, "mu": mu, "alpha": alpha, "at": places, "p": p}
+    given["classes"] = None if classes is None else parse_classes(classes)
+    given["cross_entropy"] = add_cross_entropy
+    minimised = _loss(loss, given, as_printed=as_printed)
     weighted = {"jacobian": jacobian, "weight-decay": weight_decay}
     regularizers = registry.regularizers([{"name": name, "weight": weight} for name, weight in weighted.items()])
     steps = _optimizer(optimizer, lr, momentum)
     if not is_installed("lightning"):
         check_installed("lightning_fabric", purpose="training")
     check_installed("pyarrow", purpose="writing margins.parquet")  # before the work, not after it
-    inputs = load_inputs(
-        model,
-        data,
-        set_=set_,
-        weights=weights,
-        seed=seed,
-        split=DataSplit.test,
-        data_root=data_root,
-        device=device,
-        folder=folder,
-        at=at,
-    )
+    inputs = load_inputs(model, data, set_, weights, seed, DataSplit.test, data_root, device, folder, at)
     samples = _training_samples(inputs, count, seed)
     make_folder(folder)
     start = time.monotonic()
@@ -180,12 +157,12 @@ def train(
     wrote(*written)
 
 
-def _loss(name: LossName, options: Mapping[str, Any], *, as_printed: bool) -> Loss:
+def _loss(name: LossName, options: Mapping[str, Json], *, as_printed: bool) -> Loss:
     """The loss with the options that were given; `at` and `p` are used for measuring too, so every loss allows them."""
     given = {key: value for key, value in options.items() if value is not None}
     given |= {"stabilize": None} if as_printed else {}
     flags = {"stabilize": "--as-printed", "cross_entropy": "--add-cross-entropy"}
-    values: dict[str, Any] = {"name": name}
+    values: dict[str, Json] = {"name": name}
     for key, value in given.items():
         losses = registry.losses_with(key)
         if name in losses:
@@ -205,7 +182,7 @@ def _optimizer(name: OptimizerName, lr: float | None, momentum: float | None) ->
     return registry.optimizer({"name": name, "lr": 0.01 if lr is None else lr, "momentum": momentum})
 
 
-def _training_samples(inputs: Inputs, count: int | None, seed: int) -> Any:
+def _training_samples(inputs: Inputs, count: int | None, seed: int) -> object:
     """The training set, or `count` random samples of it."""
     from widemargin.data import Samples, subset
 
