@@ -37,7 +37,7 @@ def test_torch_s_own(shape: tuple[int, int, int], groups: int, device: str) -> N
         found = norm_jvp.norm_jvp(u.flatten(0, 1), x, mean, rstd, w)
         torch.testing.assert_close(found.unflatten(0, (3, -1)).cpu().double(), of, rtol=close, atol=close)
         many = vmap(lambda one, w=w: norm_jvp.norm_jvp(one, x, mean, rstd, w))(u)
-        assert torch.equal(many, found.unflatten(0, (3, -1)))
+        torch.testing.assert_close(many, found.unflatten(0, (3, -1)))
 
 
 def test_many_inputs_as_well() -> None:
@@ -45,8 +45,8 @@ def test_many_inputs_as_well() -> None:
     xs = torch.stack([x, x + 1, x - 1])
     found = vmap(lambda one, z: norm_jvp.norm_jvp(one, z, mean, rstd, weight))(u, xs)
     alone = [norm_jvp.norm_jvp(one, z, mean, rstd, weight) for one, z in zip(u, xs)]
-    assert torch.equal(found, torch.stack(alone))
+    torch.testing.assert_close(found, torch.stack(alone))
     found = vmap(lambda z: norm_jvp.norm_jvp(u[0], z, mean, rstd, weight))(xs)
-    assert torch.equal(found, torch.stack([norm_jvp.norm_jvp(u[0], z, mean, rstd, weight) for z in xs]))
+    torch.testing.assert_close(found, torch.stack([norm_jvp.norm_jvp(u[0], z, mean, rstd, weight) for z in xs]))
     with pytest.raises(RuntimeError, match="weights"):
         vmap(lambda w: norm_jvp.norm_jvp(u[0], x, mean, rstd, w))(torch.rand(2, 6, dtype=torch.float64))

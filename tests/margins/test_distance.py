@@ -17,7 +17,6 @@ import oracles
 import zoo
 from margins.measured import P, distance
 from widemargin import margins, places
-from widemargin._autograd import batched_vjp
 from widemargin.studies.tasks.nearest_boundary import by_linear_programme
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
@@ -193,24 +192,6 @@ def test_linearize_gives_the_two_halves() -> None:
         torch.testing.assert_close(lines.difference / slope, whole[place], rtol=0, atol=0)
         assert not slope.requires_grad
     assert lines.difference.requires_grad
-
-
-def test_one_backward_pass_a_class_serves_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    real = torch.autograd.grad
-    monkeypatch.setattr(batched_vjp, "AT_ONCE", {"cpu": 1})
-
-    def counting(outputs: Tensor, inputs: list[Tensor], *more: Any, **how: Any) -> Any:
-        calls.append(len(inputs))
-        return real(outputs, inputs, *more, **how)
-
-    network, x, y = smooth()
-    monkeypatch.setattr(torch.autograd, "grad", counting)
-    distance(network, x, y, ("input", "0", "1", "2", "3", "4", "output"))
-    assert calls == [7]
-    calls.clear()
-    distance(network, x, y, ("input", "3"), classes="all")
-    assert calls == [2, 2]
 
 
 # ----------------------------------------------------------------------------------------------------------- gradients

@@ -76,26 +76,6 @@ def test_cuda_weights_of_any_form_in_float32(kind: str, optimizer: Any, graph: b
         assert difference(one, before) > 1e-3
 
 
-@on_gpu
-def test_cuda_gradients_of_margins_leave_the_weights_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from widemargin.population import conv_kernels
-
-    seen: list[Tensor] = []
-    correlate = conv_kernels.correlate
-
-    def noted(x: Tensor, gradient: Tensor) -> Tensor:
-        seen.append(gradient)
-        return correlate(x, gradient)
-
-    monkeypatch.setattr(conv_kernels, "correlate", noted)
-    x, weight = torch.randn(2, 3, 8, 8, 4, device="cuda"), torch.randn(2, 5, 3, 3, 4, device="cuda")
-    out = conv_kernels.convolve(x.requires_grad_(), weight.requires_grad_())
-    torch.autograd.grad(out.sum(), x, retain_graph=True)
-    assert not seen
-    torch.autograd.grad(out.sum(), weight)
-    assert seen
-
-
 def test_where_they_are_not_for() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     network = networks(CNN, 1)[0]
