@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from typing import cast
 
 from widemargin.studies.schema import Study
 
@@ -53,8 +54,7 @@ def study(id: str) -> Study:
         close = difflib.get_close_matches(name, MODULES, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ValueError(f"id is {id!r}, which is no study: {hint}Expected E1..E18, O1..O8, S1..S5 or F1..F9")
-    declared: Study = getattr(importlib.import_module(f"widemargin.studies.{MODULES[name]}"), name)
-    return declared
+    return cast(Study, getattr(importlib.import_module(f"widemargin.studies.{MODULES[name]}"), name))
 
 
 def declared() -> list[Study]:

@@ -11,8 +11,6 @@ from widemargin.studies.schema import Claim
 
 Number = float | int
 ALL: Where = {}
-"""All rows."""
-
 BySeed = Callable[[Sequence[Row]], Sequence[float]]
 """From all rows to one number a seed."""
 

@@ -57,9 +57,8 @@ def judge(claim: Claim, measured: MeasuredEffect | None) -> Verdict:
 
 
 def overall(verdicts: list[Verdict]) -> str:
-    """One word for a study: the weakest of its claims that ran, and how many claims have which."""
-    words = [verdict.word for verdict in verdicts]
-    ran = [word for word in words if word != "not run"]
+    """One word for a study: that of the weakest of its claims that ran."""
+    ran = [verdict.word for verdict in verdicts if verdict.word != "not run"]
     return max(ran, key=STRENGTH.index) if ran else "not run"
 
 

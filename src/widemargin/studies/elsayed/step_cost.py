@@ -8,6 +8,7 @@ from widemargin.studies.figure import bars
 from widemargin.studies.schema import Arm, Study, named, scales
 from widemargin.studies.settings import Settings
 
+IMAGES: Settings = {"shape": [3, 32, 32], "classes": 10, "batch": 128}
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "at": cifar10.PLACES}
 PRINTED: Settings = {**LOSS, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 1.0, "stabilize": None}
 SMALL: Settings = {"network": {"depth": 10, "widen": 1, "base": 8}, "loss": {"at": cifar10.PLACES_OF_10}}
@@ -28,15 +29,7 @@ E16 = Study(
             ours=True,
         ),
     ),
-    settings={
-        "shape": [3, 32, 32],
-        "classes": 10,
-        "network": {"name": "wrn-28-10"},
-        "batch": 128,
-        "precision": "float32",
-        "warm": 3,
-        "repeats": 10,
-    },
+    settings={**IMAGES, "network": {"name": "wrn-28-10"}, "precision": "float32", "warm": 3, "repeats": 10},
     claims=(value(CLAIM, "margin, 9 classes", 1.20, metric="ratio", relative=True),),
     figures=(bars("arm", "ratio", TITLE, y_title="ratio of times"),),
     scales=scales(

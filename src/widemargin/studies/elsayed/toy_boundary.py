@@ -7,6 +7,7 @@ from widemargin.studies.figure import accuracy, scatter
 from widemargin.studies.schema import Arm, Search, Study, named, scales
 from widemargin.studies.settings import Settings
 
+DATA: Settings = {"name": "toy", "validation": 200, "train": 20, "balanced": True}
 PLACES = ("input", "relu1", "relu2", "relu3")
 ADAM = {"name": "adam", "lr": 0.01}
 MARGIN: Settings = {"name": "large-margin", "p": 2.0, "gamma": 0.3, "at": PLACES, "classes": 1}
@@ -33,12 +34,7 @@ E1 = Study(
     **named("E1", "elsayed, Fig. 1b", "Two boundaries"),
     question="Of two networks that are right on all training samples, is the one trained for margins better on others?",
     arms=ARMS,
-    settings={
-        "data": {"name": "toy", "validation": 200, "train": 20, "balanced": True},
-        "network": {"name": "elsayed-toy"},
-        "steps": 10_000,
-        "batch": None,
-    },
+    settings={"data": DATA, "network": {"name": "elsayed-toy"}, "steps": 10_000, "batch": None},
     claims=(
         order("margin above cross-entropy on test data", "margin l_2", "cross-entropy"),
         *(

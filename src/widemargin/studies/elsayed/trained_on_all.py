@@ -90,6 +90,6 @@ def against_cross_entropy(curve: str, arms: Sequence[str] = mnist.ALL_LAYER, **w
     return tuple(above(f"{arm} above cross-entropy", arm, "cross-entropy", curve, **where) for arm in arms)
 
 
-def over_epsilon(title: str, curve: str, arms: tuple[str, ...] | None = None) -> Figure:
+def over_epsilon(title: str, curve: str) -> Figure:
     """Accuracy over the size of an attack."""
-    return accuracy("epsilon", title, "ε", where={"curve": curve}, arms=arms)
+    return accuracy("epsilon", title, "ε", where={"curve": curve})

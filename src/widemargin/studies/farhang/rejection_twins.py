@@ -59,7 +59,6 @@ def _figure(x: str, title: str, number: str) -> Figure:
 def _scales(
     small: Settings, quick: Settings, budget: Settings, paper: Mapping[str, tuple[int, ...]]
 ) -> dict[ScaleName, Scale]:
-    whole = {"whole.epochs": 1, "whole.batch": 64}
     return scales(
         minutes=(0.1, 10, 20, 6000),
         settings=(
@@ -67,7 +66,7 @@ def _scales(
             {**quick["settings"], "pairs": 40, "steps": 3000},
             {"pairs": budget["pairs"], "steps": 6000},
         ),
-        of_arms=({WHOLE: whole}, {WHOLE: {"whole.epochs": 10, "whole.batch": 256}}),
+        of_arms=({WHOLE: {"whole.epochs": 1, "whole.batch": 64}}, {WHOLE: {"whole.epochs": 10, "whole.batch": 256}}),
         seeds=(1, 1, 1),
         only=(small["only"], quick["only"], budget["only"], paper),
         note=(
