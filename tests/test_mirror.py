@@ -54,6 +54,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "layers/normalization.py": "layers/test_forms.py",
     "layers/pooling.py": "layers/test_forms.py",
     "layers/structure.py": "layers/test_forms.py",
+    "optim/base.py": "optim/test_nero.py",
     "optim/fused.py": "optim/test_nero.py",
     "population/batches.py": "population/test_fit.py",
     "population/objective.py": "population/test_fit.py",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, overload
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,6 +13,7 @@ from torch.optim.optimizer import ParamsT
 
 from widemargin._cuda import runtime
 from widemargin.checks import check_flag, check_number
+from widemargin.optim.base import ClosureOptimizer
 from widemargin.optim.projections import first_constant_row, to_centred_unit_rows
 from widemargin.optim.rows import ParamGroup, as_rows, check_layout, from_rows
 from widemargin.types import HALF
@@ -23,7 +24,7 @@ _SMALL_ELSEWHERE = 1 << 21
 _LONGEST_FUSED = 1 << 14
 
 
-class Nero(torch.optim.Optimizer):
+class Nero(ClosureOptimizer):
     """p ← centred unit rows of p − lr·scale·g/√(v/(1−βᵗ)), v ← βv + (1−β)‖g‖², per row of each weight.
 
     Source: Liu et al. 2021, with the rule as in farhang's errata 10: neurons are rows; when a group is added its rows
@@ -80,23 +81,11 @@ class Nero(torch.optim.Optimizer):
             # A Python number, so that storing and loading never rounds it.
             self.state[parameter] = {"step": 0, "scale": scale or 0.01, "v": torch.zeros_like(lengths)}
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One step of every parameter that has a gradient; `closure` computes the loss and its gradients first."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def update(self) -> None:
+        """One step of every parameter that has a gradient."""
         moved = list(self._with_gradients())  # checks all before any of them moves
         for batch in _batches(moved):
             _move(batch)
-        return loss
 
     def load_state_dict(self, state_dict: ParamGroup) -> None:
         """Load learning rates, β, layouts, scales, steps and v from a `state_dict` of Nero."""

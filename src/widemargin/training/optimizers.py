@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, overload
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from widemargin import optim
 from widemargin.checks import check_number
+from widemargin.optim.base import ClosureOptimizer
 
 MakesOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 """One of the values below, `functools.partial(torch.optim.SGD, lr=…)`, or any function that does the same."""
@@ -107,25 +108,14 @@ class NeroOptimizer:
         return optim.Nero(parameters, lr=self.lr, beta=self.beta)
 
 
-class _RMSpropInsideSqrt(torch.optim.Optimizer):
+class _RMSpropInsideSqrt(ClosureOptimizer):
     """v ← alpha·v + (1 − alpha)·∇², m ← momentum·m + ∇/√(v + ε), w ← w − lr·m."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], **settings: float) -> None:
         super().__init__(parameters, settings)
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One step."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def update(self) -> None:
+        """Move every parameter that has a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:
@@ -144,7 +134,6 @@ class _RMSpropInsideSqrt(torch.optim.Optimizer):
                     parameter.add_(buffer, alpha=-group["lr"])
                 else:
                     parameter.addcdiv_(gradient, size, value=-group["lr"])
-        return loss
 
 
 def _check(value: object, *names: str) -> None:
