@@ -87,13 +87,17 @@ def test_the_readme_has_one_example_of_ten_lines() -> None:
     assert len([line for line in examples[0].splitlines() if line.strip()]) <= 10
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
 def test_the_readme_tree_is_the_tree() -> None:
-    """Each entry exists, and each room of the package is an entry."""
+    """Each entry exists, and each module and package at the top is an entry."""
     entries = set(tree((ROOT / "README.md").read_text()))
     assert [entry for entry in sorted(entries) if not (ROOT / entry).exists()] == []
     package = ROOT / "src" / "widemargin"
-    rooms = {path for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    missing = {str(path.relative_to(ROOT)) for path in rooms} - entries
+    modules = {path for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    missing = {str(path.relative_to(ROOT)) for path in modules} - entries
     assert not missing, "add them, with a few words each, to the tree in README.md"
 
 
@@ -121,7 +125,7 @@ def public_names() -> list[str]:
 
 
 def public_modules() -> Iterator[ModuleType]:
-    """`widemargin`, and what `widemargin.__all__` and the navigation hold of its packages."""
+    """`widemargin` and the packages that have a reference page."""
     yield widemargin
     for page in sorted(REFERENCE.glob("[!i]*.md")):
         yield importlib.import_module(f"widemargin.{page.stem}")
