@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         norms,
         optim,
         places,
+        population,
         regularizers,
         training,
     )
@@ -49,6 +50,7 @@ _ROOMS = (
     "norms",
     "optim",
     "places",
+    "population",
     "regularizers",
     "training",
 )
@@ -78,6 +80,7 @@ __all__ = [
     "norms",
     "optim",
     "places",
+    "population",
     "regularizers",
     "training",
 ]
