@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
 
-_ROOMS = (
+_PACKAGES = (
     "attacks",
     "bounds",
     "certify",
@@ -89,7 +89,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(_NAMES[name]), name)
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return importlib.import_module(f"widemargin.{name}")
     raise AttributeError(f"module 'widemargin' has no attribute {name!r}")
 

@@ -10,7 +10,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from widemargin._autograd.convolutions import CheapDoubleBackward
 from widemargin.checks import check_choice, check_finite, check_number, check_scores_and_labels
-from widemargin.modules import unwrap
 from widemargin.places import At
 from widemargin.types import Labels, Scores
 
@@ -30,7 +29,7 @@ def second_pass(model: nn.Module) -> Iterator[nn.Module]:
     BatchNorm in training mode normalises with the statistics of the batch, but does not count it a second time. A
     compiled network runs uncompiled, since it has no gradient of a gradient. Convolutions are those of `convolutions`.
     """
-    network = unwrap(model)
+    network = getattr(model, "_orig_mod", model)  # DDP and Fabric wrappers stay: they cast and count passes
     with CheapDoubleBackward(), uncounted(network):
         yield network
 
