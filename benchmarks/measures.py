@@ -58,11 +58,11 @@ def code_lines(text: str) -> list[tuple[int, str]]:
 
 
 def functions(text: str) -> Iterator[tuple[str, int]]:
-    """(Name, lines of code) of each function, nested functions included in their parents."""
+    """(Name, lines of code) of the body of each function, nested functions included in their parents."""
     numbers = [number for number, _ in code_lines(text)]
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
-            yield node.name, sum(node.lineno <= number <= (node.end_lineno or 0) for number in numbers)
+            yield node.name, sum(node.body[0].lineno <= number <= (node.end_lineno or 0) for number in numbers)
 
 
 def copied_blocks(texts: dict[Path, str]) -> Iterator[str]:

@@ -35,25 +35,6 @@ if TYPE_CHECKING:
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
 
-_PACKAGES = (
-    "attacks",
-    "bounds",
-    "certify",
-    "control",
-    "data",
-    "geometry",
-    "gp",
-    "layers",
-    "losses",
-    "margins",
-    "models",
-    "norms",
-    "optim",
-    "places",
-    "population",
-    "regularizers",
-    "training",
-)
 # No module of the package may have one of these names: importing it would put the module in the function's place.
 _NAMES = {
     "bracket": "widemargin.certify.bracket",
@@ -89,7 +70,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(_NAMES[name]), name)
-    if name in _PACKAGES:
+    if name in __all__:
         return importlib.import_module(f"widemargin.{name}")
     raise AttributeError(f"module 'widemargin' has no attribute {name!r}")
 

@@ -41,7 +41,7 @@ def training(device: str) -> tuple[nn.Module, Callable[[Tensor, Tensor], Tensor]
         values = loss(network, x, y)
         values.mean().backward()
         optimizer.step()
-        return values
+        return values.detach()  # a graph that is kept alive would keep the stream of its gradients
 
     return network, step
 

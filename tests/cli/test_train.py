@@ -87,7 +87,7 @@ def test_the_same_command_again_goes_on_and_another_one_is_told(run: Run, monkey
 def test_its_weights_are_measured_by_the_other_command(run: Run) -> None:
     assert run("train", *SMALL, "--loss", "cross-entropy", "--lr", "0.1").code == 0
     trained = json.loads(Path("runs/train/summary.json").read_text())
-    answer = run("measure", *SMALL[:-4], "--weights", "runs/train/weights.safetensors")
+    answer = run("measure", *SMALL[:-2], "--weights", "runs/train/weights.safetensors")
     assert answer.code == 0, answer.err
     assert json.loads(Path("runs/measure/summary.json").read_text())["distance"] == trained["distance"]
     assert trained["accuracy"] > 0.7

@@ -64,11 +64,8 @@ class CapturedStep:
         if not self._inputs:
             self.why_not = why_not(inputs[0].device)
             self._inputs = inputs if self.why_not else tuple(given.clone() for given in inputs)
-        if self.why_not:
+        if self.why_not or not all(map(_is_alike, self._inputs, inputs)):
             return self._function(*inputs)
-        if not all(map(_is_alike, self._inputs, inputs)):
-            with side_stream(inputs[0].device):  # where autograd accumulated the gradients of the warm-up
-                return self._function(*inputs)
         copy_into(self._inputs, inputs)
         if self._calls < WARM:
             self._calls += 1

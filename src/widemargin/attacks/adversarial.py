@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from widemargin.attacks.bounds import Bounds, Inputs, check_bounds
+from widemargin.attacks.input_range import Bounds, Inputs, check_bounds
 from widemargin.attacks.pgd import check_norm, pgd
 from widemargin.attacks.rng import Seed, global_generator
 from widemargin.checks import check_callable, check_count, check_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from widemargin.attacks.bounds import Inputs
+from widemargin.attacks.input_range import Inputs
 from widemargin.checks import check_finite, check_scores_and_labels
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide

@@ -7,7 +7,7 @@ import math
 from torch import nn
 
 from widemargin.attacks.ascent import gradient
-from widemargin.attacks.bounds import Bounds, Inputs, check_inputs, into_bounds, into_box
+from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds, into_box
 from widemargin.checks import check_count, check_number
 from widemargin.types import Labels
 

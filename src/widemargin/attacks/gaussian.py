@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from widemargin.attacks.bounds import Bounds, Inputs, check_inputs, into_bounds
+from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds
 from widemargin.attacks.rng import Seed, as_generator, normal, uniform
 from widemargin.checks import check_number
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widemargin import norms
-from widemargin.attacks.bounds import Bounds, Inputs
+from widemargin.attacks.input_range import Bounds, Inputs
 from widemargin.types import PerExample
 
 _ROUNDS = 20

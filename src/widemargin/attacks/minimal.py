@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin._io.optional import import_optional
-from widemargin.attacks.bounds import Bounds, Inputs, check_inputs, into_bounds
 from widemargin.attacks.hyperplane_step import shortest_step
+from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds
 from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, Mask, PerExample, is_binary

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin.attacks.ascent import gradient
-from widemargin.attacks.bounds import Bounds, Inputs, check_inputs, into_bounds, into_box
+from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds, into_box
 from widemargin.attacks.rng import Seed, as_generator, normal, uniform
 from widemargin.checks import check_count, check_number
 from widemargin.types import Labels

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from widemargin import bounds as theorems
 from widemargin import certify, margins, norms
-from widemargin.attacks.bounds import Bounds, check_inputs
+from widemargin.attacks.input_range import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.checks import check_count, check_finite, check_module
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap

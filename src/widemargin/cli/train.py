@@ -136,13 +136,8 @@ def train(
         **{key: inputs.origin[key] for key in ("model", "set", "data", "device")},
         "start": inputs.origin["weights"],
         "training samples": f"{len(samples):,}" if isinstance(samples, Sized) else "streamed",
-        "loss": str(minimised),
-        "regularizers": [str(one) for one in regularizers],
-        "optimizer": str(steps),
-        "schedule": schedule.value,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "seed": seed,
+        **{"loss": str(minimised), "regularizers": [str(one) for one in regularizers], "optimizer": str(steps)},
+        **{"schedule": schedule.value, "epochs": epochs, "batch_size": batch_size, "seed": seed},
         "widemargin": __version__,
     }
     norm = getattr(minimised, "p", 2.0) if p is None else p

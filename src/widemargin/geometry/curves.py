@@ -10,9 +10,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from widemargin.checks import check_count, check_number
-from widemargin.geometry.jacobian_margin import output_margins
+from widemargin.geometry.jacobian_margin import Rays
 from widemargin.geometry.network import check_inputs, read
-from widemargin.geometry.sectors import Rays
+from widemargin.geometry.sets import output_margins
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,110 +1,195 @@
-"""The sets R, R^J and R^F around a sample (sokolic, Fig. 1d)."""
+"""The Jacobian bound of the input margin (sokolic (19)) of a network on the plane, exactly."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.checks import check_scores_and_labels
-from widemargin.geometry.chain import factors
+from widemargin.checks import check_number, check_scores_and_labels
+from widemargin.geometry.cells import partition
 from widemargin.geometry.label_constraints import against
-from widemargin.geometry.lines import averages
+from widemargin.geometry.lines import walk
 from widemargin.geometry.network import Network, check_inputs, read
-from widemargin.layers.forms import Affine
-from widemargin.types import Mask
+from widemargin.geometry.planes import Plane
+from widemargin.geometry.regions import jacobians
+from widemargin.types import Labels, PerExample
+
+_SEEN = 16  # directions that are tried first, so that a small box of cells is enough
+_HALVINGS = 60  # of a sector, to about 1e-18 of a turn
+_ROWS = 2**14  # sectors per chunk
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sets:
-    """The depth of each point inside each set, as a distance of features: > 0 inside, 0 where r = 1, < 0 outside.
+def jacobian_margin(
+    model: nn.Module,
+    x: Float[Tensor, "batch 2"],
+    labels: Labels,
+    *,
+    reach: float | int = 10.0,
+    tolerance: float = 1e-6,
+    max_cells: int = 20_000,
+) -> PerExample:
+    """sup{c : ‖x − x_i‖ ≤ c ⟹ r^J(x) > 1} (sokolic (19)), a lower bound of γ_in, for inputs of two dimensions.
 
-    `decision` is of R, `jacobian` of R^J, `frobenius` of R^F; decision ≥ jacobian ≥ frobenius, so R^F ⊆ R^J ⊆ R.
-    """
-
-    decision: Float[Tensor, " batch"]
-    jacobian: Float[Tensor, " batch"]
-    frobenius: Float[Tensor, " batch"]
-
-    def members(self) -> tuple[Mask, Mask, Mask]:
-        """Whether each point is in R, in R^J and in R^F."""
-        return self.decision > 0, self.jacobian > 0, self.frobenius > 0
-
-
-def sets(
-    model: nn.Module, x: Float[Tensor, "one ..."], label: Shaped[Tensor, " one"], points: Float[Tensor, "batch ..."]
-) -> Sets:
-    """γ_out(x) − y·vᵀ(f(x) − f(x′))/‖v‖, γ_out(x) − ‖vᵀJ̄‖·‖x − x′‖/‖v‖ and γ_out(x) − Π‖W_l‖_F·‖x − x′‖ at points x′.
-
-    Source: sokolic (16), (17). Erratum 2: r, r^J, r^F are quotients by what may be ≤ 0; membership is the sign of the
-    differences, and the curve r = 1 is where they are 0. v is the classifier; of k classes, the least value over
-    v = v_y − v_c. J̄ is the exact average Jacobian between x and x′. The product runs over the layers before the
-    classifier, with the factors of `norm_chain`.
+    r^J(x) > 1 is ‖∇̄(f_y − f_c)‖_2·‖x − x_i‖ < f_y − f_c for every c ≠ y, with ∇̄ the average of the gradient from x_i
+    to x, (10), and v = v_y − v_c (erratum 6: only where all regions of the ball can be enumerated). The
+    corners of all cells around it cut the turn into sectors, in which every ray visits the same cells and crosses their
+    borders at t_j(θ) = t_j/cos(θ − φ_j), so that ∇̄·t is known in closed form. Its smallest t is found by halving
+    sectors, each with a bound from below: the answer is not above (19), and within `tolerance` of it, relatively.
 
     Args:
-        model: a network that ends in a linear layer.
-        x: one correctly classified sample `[1, ...]`: the sets are only defined for γ_out(x) > 0.
-        label: its label `[1]`.
-        points: points x′, `[batch, ...]`.
+        model: a network that `geometry` reads, biases allowed.
+        x: samples in the plane.
+        labels: class indices, or ±1 for a network of one output; a misclassified sample has 0 (erratum 2).
+        reach: largest distance; a sample whose ball is larger gets `reach`, which is then a lower bound.
+        tolerance: relative, of the answer.
+        max_cells: more cells than that around a sample are an error.
     """
-    check_inputs("points", points)
     check_inputs("x", x)
-    if len(x) != 1 or x.shape[1:] != points.shape[1:]:
-        raise ValueError(
-            f"x has shape {list(x.shape)}, expected one sample of the shape of points {list(points.shape)}"
-        )
+    if x.ndim != 2 or x.shape[1] != 2:
+        raise ValueError(f"x has shape {list(x.shape)}, expected [batch, 2]: (19) is only exact in the plane")
+    check_number("reach", reach, above=0.0)
+    check_number("tolerance", tolerance, above=0.0)
     network = read(model, x)
-    x, points = network.double(x), network.double(points)
-    towards, size, gamma, product = output_margins(network, x, label)
+    x, labels = network.double(x), labels.to(network.device)
     with torch.no_grad():
-        scores = network.forward(points)
-    distance = torch.linalg.vector_norm((points - x).flatten(1), dim=1)
-    J = averages(network, x.expand_as(points).contiguous(), points).flatten(2)
-    slopes = torch.linalg.vector_norm(torch.einsum("co,bon->bcn", towards, J), dim=2) / size
-    return Sets(
-        decision=(scores @ towards.T / size).amin(dim=1),
-        jacobian=(gamma - slopes * distance[:, None]).amin(dim=1),
-        frobenius=gamma.min() - product * distance,
-    )
+        scores = network.forward(x)
+    check_scores_and_labels(scores, labels)
+    found = [
+        _one(network, point[None], against(scores.shape[1], label), float(reach), tolerance, max_cells, index)
+        for index, (point, label) in enumerate(zip(x, labels))
+    ]
+    return torch.tensor(found, dtype=torch.float64, device=x.device)
 
 
-def output_margins(network: Network, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Of one sample in float64: rows e_y − e_c (or ±1), their ‖v‖ and γ_out against each c; and Π‖W_l‖_F."""
-    last = _classifier(network)
+def _one(
+    network: Network, x: Tensor, towards: Tensor, reach: float, tolerance: float, max_cells: int, index: int
+) -> float:
     with torch.no_grad():
-        here = network.forward(x)
-    label = label.to(here.device)
-    check_scores_and_labels(here, label)
-    towards = against(here.shape[1], label[0])
-    V = last.linear(torch.eye(_width(network, last), dtype=torch.float64, device=here.device)).T
-    size = torch.linalg.vector_norm(towards @ V, dim=1)
-    if not bool((size > 0).all()):
-        raise ValueError("model has two classes of the same classifier vector, expected different ones")
-    gamma = (towards @ here[0]) / size
-    if not float(gamma.min()) > 0:
-        raise ValueError(f"x has the output margin {float(gamma.min()):.6g}, expected one that is classified correctly")
-    before = network.steps.index(last)
-    return towards, size, gamma, math.prod(frobenius for _, frobenius in factors(network)[:before])
+        gaps = towards @ network.forward(x)[0]
+    if not bool((gaps > 0).all()):
+        return 0.0
+    # Along any ray the first crossing is an upper bound: beyond it no cell matters.
+    angles = torch.arange(_SEEN, dtype=torch.float64, device=x.device) * (2 * math.pi / _SEEN)
+    rays = Rays.along(network, x, angles, torch.full_like(angles, reach), towards)
+    best = min(float(rays.first_crossings(gaps).min()), reach)
+    e1, e2 = torch.eye(2, dtype=torch.float64, device=x.device)
+    box = Plane.through(network, x[0], e1, e2, (-best, best, -best, best))
+    stack = torch.stack((box.u, box.v, box.origin))[None]
+    found = partition(network, stack, box.outline(), tolerance=1e-12 * best, max_cells=max_cells)
+    if found is None:
+        raise ValueError(
+            f"x[{index}] has more than {max_cells} cells within {best:.6g}, expected fewer: see max_cells and reach"
+        )
+    corners = found[0].corners.flatten(0, 1)
+    turn = torch.atan2(corners[:, 1], corners[:, 0]).unique()
+    low, high = turn, torch.cat((turn[1:], turn[:1] + 2 * math.pi))
+    middle = (low + high) / 2
+    edge = best / torch.maximum(middle.cos().abs(), middle.sin().abs())
+    return _smallest(Rays.along(network, x, middle, edge, towards), low, high, gaps, best, tolerance)
 
 
-def _classifier(network: Network) -> Affine:
-    for step in reversed(network.steps):
-        if isinstance(step, Affine) and step.moves:
-            continue
-        if isinstance(step, Affine) and step.is_weight:
-            return step
-        break
-    raise ValueError("model does not end in a linear layer, expected a classifier on features")
+def _smallest(rays: Rays, low: Tensor, high: Tensor, gaps: Tensor, best: float, tolerance: float) -> float:
+    """The smallest t of all sectors, from below: sectors are halved until none may hold a smaller one."""
+    sector = torch.arange(len(low), device=low.device)
+    for _ in range(_HALVINGS):
+        parts = torch.arange(len(sector), device=low.device).split(_ROWS)
+        pairs = [rays.bounds(sector[part], low[part], high[part], gaps, best) for part in parts]
+        lower, upper = torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
+        best = min(best, float(upper.min()))
+        may_improve = lower < best * (1 - tolerance)
+        if not bool(may_improve.any()):
+            return best * (1 - tolerance)
+        sector, low, high, lower = sector[may_improve], low[may_improve], high[may_improve], lower[may_improve]
+        middle = (low + high) / 2
+        sector, low, high = sector.repeat(2), torch.cat((low, middle)), torch.cat((middle, high))
+    return float(lower.min())
 
 
-@torch.no_grad()
-def _width(network: Network, last: Affine) -> int:
-    x = torch.zeros(1, *network.shape, dtype=torch.float64, device=network.device)
-    for step in network.steps[: network.steps.index(last)]:
-        x = step.forward(x)
-    if x.ndim != 2:
-        raise ValueError("model does not end in a linear layer, expected a classifier on features")
-    return x.shape[1]
+class Rays:
+    """Rays from one point, and on each the gradients `[rays, classes, pieces, 2]` of the cells that it visits.
+
+    The border after a piece lies on the line of normal φ at the distance d: a ray of another angle θ meets it at
+    d/cos(θ − φ). By continuity the gradient jumps along the normal, which is how φ is known.
+    """
+
+    def __init__(self, gradients: Tensor, jumps: Tensor, crossings: Tensor, angles: Tensor) -> None:
+        self.gradients = gradients
+        self.jumps = torch.linalg.vector_norm(gradients.diff(dim=2), dim=3)  # [rays, classes, borders]
+        phase = torch.atan2(jumps[..., 1], jumps[..., 0])  # [rays, borders]
+        across = (angles[:, None] - phase).cos()
+        self.phase = torch.where(across < 0, phase + math.pi, phase)
+        self.distance = crossings * across.abs()
+        # No jump, or the noise of one: no border, and the piece after it has no beginning of its own.
+        size = torch.linalg.vector_norm(gradients, dim=3).amax(dim=(1, 2))[:, None]
+        self.real = torch.linalg.vector_norm(jumps, dim=2) > 1e-12 * size
+        self.angles = angles
+
+    @classmethod
+    def along(cls, network: Network, x: Tensor, angles: Tensor, length: Tensor, towards: Tensor) -> Rays:
+        """Rays of `length` from `x`."""
+        u = torch.stack((angles.cos(), angles.sin()), dim=1)
+        owner, low, high = walk(network, x.expand(len(u), -1).contiguous(), x + length[:, None] * u)
+        inside = ((low + high) / 2 * length[owner])[:, None] * u[owner]
+        J = torch.einsum("co,pon->pcn", towards, jacobians(network, x + inside))
+        count = torch.bincount(owner, minlength=len(u))
+        first = count.cumsum(0) - count
+        # Rays of fewer pieces are filled with their last one, after borders without a jump.
+        place = torch.minimum(torch.arange(int(count.max()), device=owner.device)[None], count[:, None] - 1)
+        index = first[:, None] + place
+        gradients = J[index].transpose(1, 2)
+        jumps = gradients.diff(dim=2)
+        strongest = torch.linalg.vector_norm(jumps, dim=3).argmax(dim=1)  # the class that shows the normal best
+        chosen = jumps.gather(1, strongest[:, None, :, None].expand(-1, 1, -1, 2))[:, 0]
+        return cls(gradients, chosen, (high * length[owner])[index[:, :-1]], angles)
+
+    def first_crossings(self, gaps: Tensor) -> Tensor:
+        """Per ray the least t with ‖∇̄(f_y − f_c)‖·t ≥ f_y − f_c for some c."""
+        every = torch.arange(len(self.angles), device=self.angles.device)
+        return self.bounds(every, self.angles, self.angles, gaps, math.inf)[1]
+
+    def bounds(self, rays: Tensor, low: Tensor, high: Tensor, gaps: Tensor, end: float) -> tuple[Tensor, Tensor]:
+        """Per sector a t that the first crossing of none of its rays is below, and that of its middle ray."""
+        phase, distance, real = self.phase[rays], self.distance[rays], self.real[rays]
+
+        def times(angle: Tensor) -> Tensor:
+            t = distance / (angle[:, None] - phase).cos().clamp(min=1e-300)
+            return torch.where(real, t, 0.0).cummax(dim=1).values.clamp(max=end)
+
+        middle = (low + high) / 2
+        here = times(middle)
+        sides = torch.stack((times(low), times(high), here))
+        # A border is nearest at the foot of its normal, if that lies in the sector.
+        off = torch.remainder(phase - middle[:, None] + math.pi, 2 * math.pi) - math.pi
+        foot = torch.where(real & (off.abs() < (high - low)[:, None] / 2), distance, here).cummax(dim=1).values
+        least = torch.minimum(sides.amin(dim=0), foot).clamp(max=end)
+        moved = torch.maximum(sides.amax(dim=0) - here, here - least)
+        shift = torch.cumsum(self.jumps[rays] * moved[:, None], dim=2)  # of ∇̄·t, by the borders up to each
+        shift = torch.nn.functional.pad(shift, (1, 0))
+        begin = torch.cat((torch.zeros_like(low)[:, None], here, least), dim=1).sort(dim=1).values
+        gradients = self.gradients[rays]
+        piece = torch.searchsorted(here, begin, right=True)
+        wide = piece[:, None].expand(-1, gradients.shape[1], -1)
+        gradients = gradients.gather(2, wide[..., None].expand(-1, -1, -1, 2))
+        passed = torch.searchsorted(least.contiguous(), begin, right=True)[:, None].expand_as(wide)
+        targets = gaps[None, :, None].expand(len(rays), -1, begin.shape[1])
+        exact = _first(gradients, begin, targets)
+        below = exact if bool((low == high).all()) else _first(gradients, begin, targets - shift.gather(2, passed))
+        return below, exact
+
+
+def _first(gradients: Tensor, begin: Tensor, targets: Tensor) -> Tensor:
+    """Per ray the least t at which the sum of gradients·width up to it is as long as the target of its piece."""
+    widths = begin.diff(dim=1)
+    steps = gradients[:, :, :-1] * widths[:, None, :, None]
+    start = torch.cat((torch.zeros_like(gradients[:, :, :1]), steps.cumsum(dim=2)), dim=2)
+    a, b = gradients.square().sum(dim=3), (start * gradients).sum(dim=3)
+    c = start.square().sum(dim=3) - targets.clamp(min=0).square()
+    root = (b.square() - a * c).clamp(min=0).sqrt()
+    # The form of the root that does not cancel; a gradient of 0 never gets there.
+    t = torch.where(b >= 0, -c / (b + root), (root - b) / a)
+    t = torch.where(c >= 0, 0.0, t).nan_to_num(nan=math.inf, posinf=math.inf)
+    ends = torch.cat((widths, torch.full_like(begin[:, :1], math.inf)), dim=1)[:, None]
+    return torch.where(t <= ends, begin[:, None] + t, math.inf).amin(dim=(1, 2))
