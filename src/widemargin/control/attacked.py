@@ -10,10 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin import population
-from widemargin.control.accuracy import accuracies, on_the_sphere
+from widemargin.control.accuracy import accuracies, fit_targets, on_the_sphere
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
-from widemargin.losses.target import Target
 from widemargin.margins.normalized import frobenius
 from widemargin.modules import evaluating, scores_of
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
@@ -95,21 +94,12 @@ def attacked_twins(
         scores = scores_of(start(clean.x[:1]))
     labels = _random_labels(len(more), scores, clean.y, seed)
     joint = Samples(torch.cat([clean.x, more.x]), torch.cat([clean.y, labels]))
-
-    def trained(data: Samples) -> population.Population:
-        return population.fit(
-            [start] * len(alphas),
-            data,
-            loss=[Target(alpha=alpha) for alpha in alphas],
-            optimizer=optimizer,
-            steps=steps,
-            batch_size=None,
-            schedule=schedule,
-            until=until,
-            progress=progress,
+    control, attacked = (
+        fit_targets(
+            [start] * len(alphas), data, alphas, optimizer, schedule, steps=steps, until=until, progress=progress
         )
-
-    control, attacked = trained(clean), trained(joint)
+        for data in (clean, joint)
+    )
     return AttackedTwins(
         targets=alphas,
         control=control.networks,

@@ -14,10 +14,9 @@ from torch.func import functional_call, vmap
 
 from widemargin import population
 from widemargin.checks import check_count, check_module
-from widemargin.control.accuracy import accuracies, on_the_sphere
+from widemargin.control.accuracy import accuracies, fit_targets, on_the_sphere
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
-from widemargin.losses.target import Target
 from widemargin.margins.normalized import weights
 from widemargin.modules import scores_of
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
@@ -134,17 +133,8 @@ def rejection_twins(
     found = _sample(base, names, points, pairs=pairs, seed=seed, most=most_draws)
     fresh = population.build(builder, [_seed(seed, number) for number in range(pairs)])
     alphas = found.outputs * points.y  # = |f(x_i)|, as all signs are right
-    trained = population.fit(
-        [network.to(where) for network in fresh],
-        points,
-        loss=[Target(alpha=tuple(row)) for row in alphas.tolist()],
-        optimizer=optimizer,
-        steps=steps,
-        batch_size=None,
-        schedule=schedule,
-        until=until,
-        progress=progress,
-    )
+    fresh, targets = [network.to(where) for network in fresh], map(tuple, alphas.tolist())
+    trained = fit_targets(fresh, points, targets, optimizer, schedule, steps=steps, until=until, progress=progress)
     return Twins(
         sampled=found.networks,
         trained=trained.networks,
