@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from step_cost.cases import Case
 from widemargin import places
-from widemargin._cuda import runtime
-from widemargin._cuda.graphs import WARM, capture, memory
+from widemargin._cuda.graphs import WARM, capture, memory, side_stream
 from widemargin.losses import MarginLoss, margin_backward
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import differences
@@ -134,7 +133,7 @@ class Methods:
             self.network.zero_grad(set_to_none=True)
             step()
 
-        with runtime.side_stream(self.x.device):
+        with side_stream(self.x.device):
             for _ in range(WARM):
                 whole()
         return capture(whole, memory(self.x.device))

@@ -15,7 +15,6 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
-from widemargin._cuda.runtime import is_capturing
 from widemargin.types import is_binary
 
 
@@ -179,6 +178,11 @@ def without_value_checks(skip: bool = True) -> Iterator[None]:
         yield
     finally:
         _SKIP_VALUES.reset(before)
+
+
+def is_capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured on `device`, so that tensors have no values yet."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def _skips_values(tensor: Tensor) -> bool:

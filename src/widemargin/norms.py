@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from widemargin._cuda import runtime
+from widemargin._cuda import has_triton
 from widemargin.types import HALF, PerExample, wide
 
 
@@ -39,7 +39,7 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     summed in float64. Half precision is summed in float32. The gradient at 0 is defined as 0.
     """
     check_p(p)
-    if p == 2 and x.is_cuda and runtime.has_triton():
+    if p == 2 and x.is_cuda and has_triton():
         from widemargin._cuda import norm_kernel
 
         if norm_kernel.supports(x):

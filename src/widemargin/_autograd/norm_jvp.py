@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from widemargin._cuda import runtime
+from widemargin._cuda import has_triton
 
 _SCHEMA = "(Tensor directions, Tensor x, Tensor mean, Tensor rstd, Tensor? weight) -> Tensor"
 
@@ -34,7 +34,7 @@ def norm_jvp(directions: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: 
 
 
 def _kernel_supports(*tensors: Tensor | None) -> bool:
-    return runtime.has_triton() and all(
+    return has_triton() and all(
         t is None or (t.is_cuda and t.dtype == torch.float32 and t.is_contiguous()) for t in tensors
     )
 

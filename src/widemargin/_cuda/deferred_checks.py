@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from widemargin._cuda.runtime import is_capturing
-from widemargin.checks import check_finite, check_scores_and_labels, without_value_checks
+from widemargin.checks import check_finite, check_scores_and_labels, is_capturing, without_value_checks
 from widemargin.types import is_binary
 
 

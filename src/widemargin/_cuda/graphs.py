@@ -12,16 +12,16 @@ in every replay, so it is not captured.
 
 from __future__ import annotations
 
+import functools
 import gc
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-
-from widemargin._cuda.runtime import side_stream
 
 WARM = 3
 """Steps that run before the capture, in which libraries choose their algorithms and workspaces."""
@@ -119,6 +119,23 @@ def capture(function: Callable[[], None], pool: Pool) -> Callable[[], None]:
     return graph.replay
 
 
+@contextmanager
+def side_stream(device: torch.device) -> Iterator[None]:
+    """Launch kernels inside the `with` block on a side stream, as torch requires of the warm-up of a CUDA graph.
+
+    There is one side stream per device: cuBLAS keeps a workspace for every stream (32 MiB on an H200). No effect on
+    other devices than GPUs.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    side, current = _side_stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        yield
+    current.wait_stream(side)
+
+
 def why_not(device: torch.device) -> str | None:
     """The reason why `device` has no CUDA graphs, or None."""
     return None if device.type == "cuda" else f"the networks are trained on {device}, and graphs need CUDA"
@@ -147,3 +164,8 @@ def _cpu_rng_state() -> tuple[object, str, bytes]:
 
 def _python_rng_state() -> object:
     return random.getstate()
+
+
+@functools.cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)

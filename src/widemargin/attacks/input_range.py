@@ -8,7 +8,7 @@ from typing import TypeAlias
 from jaxtyping import Float
 from torch import Tensor
 
-from widemargin._cuda.runtime import is_capturing
+from widemargin.checks import is_capturing
 
 Inputs: TypeAlias = Float[Tensor, "batch ..."]
 """Inputs of a network, a row a sample."""

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from widemargin._autograd import norm_jvp
-from widemargin._cuda import runtime
+from widemargin._cuda import has_triton
 from widemargin.layers.forms import Affine, double, per_channel, zeros_like
 from widemargin.layers.nodes import Node, WeightGradient, WeightGradients
 from widemargin.layers.registry import register
@@ -153,5 +153,5 @@ def _is_for_kernel(gradient: Tensor, x: Tensor) -> bool:
         and gradient.dtype == x.dtype == torch.float32
         and gradient.is_contiguous()
         and x.is_contiguous()
-        and runtime.has_triton()
+        and has_triton()
     )

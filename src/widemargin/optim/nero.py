@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from widemargin._cuda import runtime
+from widemargin._cuda import has_triton
 from widemargin.checks import check_flag, check_number
 from widemargin.optim.base import ClosureOptimizer
 from widemargin.optim.projections import first_constant_row, to_centred_unit_rows
@@ -156,7 +156,7 @@ def _can_be_fused(rows: Tensor, gradient: Tensor) -> bool:
         and rows.dtype == gradient.dtype == torch.float32
         and 1 < rows.shape[1] <= _LONGEST_FUSED
         and rows.stride(1) == gradient.stride(1) == 1
-        and runtime.has_triton()
+        and has_triton()
     )
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin import layers
-from widemargin._cuda.runtime import has_triton
+from widemargin._cuda import has_triton
 from widemargin.population.vmap_lowering import on_stacked
 
 Convolutions: TypeAlias = Literal["grouped", "matmul", "fused"]

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
-from widemargin._cuda.runtime import is_capturing
-from widemargin.checks import check_scores_and_labels
+from widemargin.checks import check_scores_and_labels, is_capturing
 from widemargin.data import batches, load
 from widemargin.data.seeds import seed_all
 from widemargin.losses.protocol import fast_backward, is_capturable, needs_index, values_of
