@@ -6,10 +6,10 @@ import statistics
 from typing import TYPE_CHECKING
 
 from widemargin._io.optional import import_optional
-from widemargin.report.layers import SHOWN, TICKS, ChartRow, color, digits, figure, hover, tips
-from widemargin.report.names import label_of, number, share
+from widemargin.report.layers import TICKS, ChartRow, arm_chart, digits, figure, hover, tips
+from widemargin.report.names import label_of, number, share, with_norm
 from widemargin.report.schema import Result
-from widemargin.report.tables import Cell, TextTable
+from widemargin.report.tables import TextTable, evenly, text_table
 
 if TYPE_CHECKING:
     import altair as alt
@@ -29,21 +29,15 @@ def distances(result: Result) -> alt.LayerChart:
         ("shown", "attacked", ""),
         ("linear", "linearised", ""),
     ]
-    norm = result.get("norm", "")
-    base = (
-        alt.Chart(alt.NamedData("rows"))
-        .transform_filter(SHOWN)
-        .encode(
-            x=alt.X(
-                "place:Q",
-                title="samples, by their upper bound",
-                scale=alt.Scale(nice=False, zero=False, padding=8),
-                axis=alt.Axis(tickCount=TICKS, tickMinStep=1),
-            ),
-            color=color(result),
-        )
+    x = alt.X(
+        "place:Q",
+        title="samples, by their upper bound",
+        scale=alt.Scale(nice=False, zero=False, padding=8),
+        axis=alt.Axis(tickCount=TICKS, tickMinStep=1),
     )
-    y = alt.Y("lower:Q", title=f"distance to the boundary{norm and f' ({norm})'}", axis=alt.Axis(tickCount=5))
+    base = arm_chart(result).encode(x=x)
+    title = with_norm("distance to the boundary", result.get("norm", ""))
+    y = alt.Y("lower:Q", title=title, axis=alt.Axis(tickCount=5))
     dashes = alt.StrokeDash("bound:N", title=None, scale=alt.Scale(domain=["found", "none"], range=[[1, 0], [2, 3]]))
     lines = base.encode(y=y, y2="upper:Q", strokeDash=dashes, tooltip=tips(told))
     dots = base.transform_filter("isValid(datum.linearized)").encode(y="linearized:Q", tooltip=tips(told))
@@ -86,29 +80,13 @@ def robust(result: Result) -> alt.LayerChart:
     """Accuracy over ε as a band, from certified to attacked, per arm."""
     alt = import_optional("altair")
     rows = [
-        {
-            "arm": label_of(arm),
-            "epsilon": digits(point["epsilon"]),
-            "certified": digits(point["certified"]),
-            "attacked": digits(point["attacked"]),
-        }
+        {"arm": label_of(arm)} | {key: digits(point[key]) for key in ("epsilon", "certified", "attacked")}
         for arm in result["arms"]
         for point in arm.get("bracket", {}).get("band", [])
     ]
-    norm = result.get("norm", "")
-    bands = (
-        alt.Chart(alt.NamedData("rows"))
-        .transform_filter(SHOWN)
-        .encode(
-            x=alt.X(
-                "epsilon:Q",
-                title=f"ε{norm and f' ({norm})'}",
-                scale=alt.Scale(nice=False),
-                axis=alt.Axis(tickCount=TICKS),
-            ),
-            color=color(result),
-        )
-    )
+    title = with_norm("ε", result.get("norm", ""))
+    x = alt.X("epsilon:Q", title=title, scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=TICKS))
+    bands = arm_chart(result).encode(x=x)
     y = alt.Y(
         "certified:Q",
         title="accuracy",
@@ -141,8 +119,8 @@ def of_distances(result: Result) -> TextTable:
             closed = [row for row in mine if row["bound"] == "found"]
             texts = [f"{len(arm['bracket']['lower']):,}", f"{len(mine):,}", f"{len(mine) - len(closed):,}"]
             texts += [number(_median(closed, key)) for key in ("lower", "upper", "linearized")]
-            rows.append((label_of(arm), [Cell(text=text) for text in texts]))
-    return TextTable(heads=heads, rows=rows)
+            rows.append((label_of(arm), texts))
+    return text_table(heads, rows)
 
 
 def of_band(result: Result) -> TextTable:
@@ -150,20 +128,12 @@ def of_band(result: Result) -> TextTable:
     rows = []
     for arm in result["arms"]:
         band = arm.get("bracket", {}).get("band", [])
-        shown = [band[round(i * (len(band) - 1) / 5)] for i in range(6)] if len(band) > 6 else band
-        both = {
-            "certified": [point["certified"] for point in shown],
-            "attacked": [point["attacked"] for point in shown],
-        }
-        for name, values in both.items():
-            texts = [
-                f"{share(value)} at {number(point['epsilon'])}" for value, point in zip(values, shown, strict=True)
-            ]
-            if texts:
-                rows.append((f"{label_of(arm)}, {name}", [Cell(text=text) for text in texts]))
-    most = max((len(cells) for _, cells in rows), default=0)
-    rows = [(label, cells + [Cell(text="–")] * (most - len(cells))) for label, cells in rows]
-    return TextTable(heads=[f"point {i + 1}" for i in range(most)], rows=rows)
+        for name in ("certified", "attacked") if band else ():
+            texts = [f"{share(point[name])} at {number(point['epsilon'])}" for point in evenly(band, 6)]
+            rows.append((f"{label_of(arm)}, {name}", texts))
+    most = max((len(texts) for _, texts in rows), default=0)
+    rows = [(label, texts + ["–"] * (most - len(texts))) for label, texts in rows]
+    return text_table([f"point {i + 1}" for i in range(most)], rows)
 
 
 def _median(rows: list[ChartRow], key: str) -> float | None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from widemargin._io.files import write_whole
 from widemargin._io.optional import import_optional
-from widemargin.report.layers import HOVER, SHOWN, TICKS, ChartRow, color, digits, figure, hover, tips
-from widemargin.report.names import label_of, place_name, sentence
+from widemargin.report.layers import HOVER, TICKS, ChartRow, arm_chart, cycled, digits, figure, hover, tips
+from widemargin.report.names import label_of, place_name, sentence, with_norm
 from widemargin.report.schema import Json, Result
 from widemargin.report.statistics import density, places, statistics
-from widemargin.report.theme import SHAPES, Mode, config
+from widemargin.report.theme import Mode, config
 
 if TYPE_CHECKING:
     import altair as alt
@@ -39,16 +39,15 @@ def margins(result: Result, place: str) -> alt.LayerChart:
             height = min(curve, key=lambda point: abs(point[0] - mean))[1]
             means.append({"arm": label_of(arm), "mean": digits(mean), "height": digits(height)})
     low, high = min((r["margin"] for r in rows), default=0.0), max((r["margin"] for r in rows), default=1.0)
-    norm = result.get("norm", "")
     x = alt.X(
         "margin:Q",
-        title=f"distance to the boundary{norm and f' ({norm})'}",
+        title=with_norm("distance to the boundary", result.get("norm", "")),
         scale=alt.Scale(nice=False, zero=False),
         axis=alt.Axis(tickCount=TICKS),
     )
     y = alt.Y("density:Q", title="density", stack=None, axis=alt.Axis(tickCount=4))
     told = [("arm", "network", ""), ("margin", "distance", ".3~g"), ("density", "density", ".3~g")]
-    curves = alt.Chart(alt.NamedData("rows")).transform_filter(SHOWN).encode(x=x, y=y, color=color(result))
+    curves = arm_chart(result).encode(x=x, y=y)
     layers = []
     if low < 0 < high:
         side = alt.Chart(alt.InlineData(values=[{"from": low, "to": 0}])).mark_rect(style="wrong", clip=True)
@@ -56,14 +55,12 @@ def margins(result: Result, place: str) -> alt.LayerChart:
     layers += [
         curves.mark_area(opacity=0.07, interpolate="monotone", clip=True),
         curves.mark_line(interpolate="monotone", clip=True),
-        alt.Chart(alt.InlineData(values=means))
-        .transform_filter(SHOWN)
+        arm_chart(result, alt.InlineData(values=means))
         .mark_rule(strokeDash=[3, 3], strokeWidth=1.5, clip=True)
         .encode(
             x="mean:Q",
             y="height:Q",
             y2=alt.datum(0),
-            color=color(result),
             tooltip=tips([("arm", "network", ""), ("mean", "mean", ".3~g")]),
         ),
         hover(curves, told),
@@ -85,8 +82,7 @@ def under_attack(result: Result) -> alt.LayerChart:
         for point in arm.get("curve", [])
     ]
     attack = result.get("attack", {})
-    norm = attack.get("norm", "")
-    title = f"ε{norm and f' ({norm})'}"
+    title = with_norm("ε", attack.get("norm", ""))
     return _shares(result, rows, "epsilon", title, "ε", f"Accuracy under {attack.get('name', 'attack')}")
 
 
@@ -104,8 +100,8 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
     """The mean distance at `place`, the accuracy or the loss over the epochs: validation solid, training dashed."""
     alt = import_optional("altair")
     rows = training_rows(result, quantity, place)
-    norm = result.get("norm", "")
-    title = {"distance": f"mean distance to the boundary{norm and f' ({norm})'}"}.get(quantity, quantity)
+    mean = with_norm("mean distance to the boundary", result.get("norm", ""))
+    title = mean if quantity == "distance" else quantity
     percent = quantity == "accuracy"
     y = alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5, **({"format": ".0%"} if percent else {})))
     both = len({row["samples"] for row in rows}) > 1
@@ -114,11 +110,7 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
     )
     form = ".1%" if percent else ".3~g"
     told = [("arm", "network", ""), ("samples", "samples", ""), ("epoch", "epoch", "~r"), ("value", quantity, form)]
-    lines = (
-        alt.Chart(alt.NamedData("rows"))
-        .transform_filter(SHOWN)
-        .encode(x=alt.X("epoch:Q", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)), y=y, color=color(result))
-    )
+    lines = arm_chart(result).encode(x=alt.X("epoch:Q", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)), y=y)
     dashed = lines.encode(strokeDash=dash) if both else lines
     name = f"Distance over training, {place_name(place)}" if quantity == "distance" else f"{quantity} over training"
     return figure([dashed.mark_line(clip=True), hover(lines, told)], rows, sentence(name), zoom=True)
@@ -140,17 +132,24 @@ def save(
     chart: alt.TopLevelMixin, path: str | os.PathLike[str], *, mode: Mode = "light", scale: float | int = 2.0
 ) -> Path:
     """Write `chart` to `path`, which ends in .svg or .png, without a browser; `scale` is the resolution of a PNG."""
-    convert = import_optional("vl_convert")
     path = Path(path)
     if path.suffix not in (".svg", ".png"):
         raise ValueError(f"path is {str(path)!r}, expected a name that ends in .svg or .png")
-    spec = _static(chart.to_dict())
-    settings = {"vl_version": vega_lite_version(), "config": config(mode, legend=True)}
-    if path.suffix == ".svg":
-        text = convert.vegalite_to_svg(spec, **settings)
-        return write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
-    content = convert.vegalite_to_png(spec, scale=scale, **settings)
+    content = (
+        svg(chart, mode).encode()
+        if path.suffix == ".svg"
+        else import_optional("vl_convert").vegalite_to_png(
+            _static(chart.to_dict()), scale=scale, vl_version=vega_lite_version(), config=config(mode, legend=True)
+        )
+    )
     return write_whole(path, lambda part: part.write_bytes(content))
+
+
+def svg(chart: alt.TopLevelMixin, mode: Mode) -> str:
+    """The SVG of `chart`."""
+    convert, spec = import_optional("vl_convert"), _static(chart.to_dict())
+    text: str = convert.vegalite_to_svg(spec, vl_version=vega_lite_version(), config=config(mode, legend=True))
+    return text
 
 
 def vega_lite_version() -> str:
@@ -175,19 +174,11 @@ def _shares(
     alt = import_optional("altair")
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(nice=False)
     shares = alt.Scale(zero=False, nice=True) if log else alt.Scale(domain=[0, 1])
-    lines = (
-        alt.Chart(alt.NamedData("rows"))
-        .transform_filter(SHOWN)
-        .encode(
-            x=alt.X(f"{x}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=TICKS)),
-            y=alt.Y("accuracy:Q", scale=shares, axis=alt.Axis(format=".0%", tickCount=5)),
-            color=color(result),
-            tooltip=tips([("arm", "network", ""), (x, told, "~r"), ("accuracy", "accuracy", ".1%")]),
-        )
+    lines = arm_chart(result).encode(
+        x=alt.X(f"{x}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=TICKS)),
+        y=alt.Y("accuracy:Q", scale=shares, axis=alt.Axis(format=".0%", tickCount=5)),
+        tooltip=tips([("arm", "network", ""), (x, told, "~r"), ("accuracy", "accuracy", ".1%")]),
     )
-    labels = [label_of(arm) for arm in result["arms"]]
-    shapes = alt.Scale(domain=labels, range=[SHAPES[i % len(SHAPES)] for i in range(len(labels))])
-    dots = lines.mark_point(filled=True, size=55, opacity=1, clip=False)
-    return figure(
-        [lines.mark_line(), dots.encode(shape=alt.Shape("arm:N", title=None, scale=shapes))], rows, name, zoom=False
-    )
+    shape = alt.Shape("arm:N", title=None, scale=cycled([label_of(arm) for arm in result["arms"]]))
+    dots = lines.mark_point(filled=True, size=55, opacity=1, clip=False).encode(shape=shape)
+    return figure([lines.mark_line(), dots], rows, name, zoom=False)

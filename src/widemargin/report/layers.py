@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from widemargin._io.optional import import_optional
 from widemargin.report.names import label_of
 from widemargin.report.schema import Json, Result
+from widemargin.report.theme import SHAPES
 
 if TYPE_CHECKING:
     import altair as alt
@@ -21,15 +23,15 @@ WIDTH, HEIGHT = 680, 300
 SHOWN = "indexof(hidden, datum.arm) < 0"  # the page writes the arms that are switched off into `hidden`
 TICKS = {"expr": "ceil(width / 80)"}  # fewer on a phone
 HOVER = "hover"  # the name of the layer that only a pointer needs
-_ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # a plain wheel scrolls the page
-_PAN = "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:pointermove!"  # a finger scrolls it too
+ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # a plain wheel scrolls the page
+PAN = "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:pointermove!"  # a finger scrolls it too
 
 
 def figure(layers: list[alt.Chart], rows: list[ChartRow], name: str, *, zoom: bool) -> alt.LayerChart:
     """The layers as one chart, whose data named "rows" are `rows`; with `zoom` its x-axis can be moved and scaled."""
     alt = import_optional("altair")
     if zoom:
-        scales = alt.selection_interval(name="zoom", bind="scales", encodings=["x"], zoom=_ZOOM, translate=_PAN)
+        scales = alt.selection_interval(name="zoom", bind="scales", encodings=["x"], zoom=ZOOM, translate=PAN)
         layers = [layers[0].add_params(scales), *layers[1:]]
     hidden = alt.param(name="hidden", value=[])
     chart = alt.layer(*layers).add_params(hidden).properties(width=WIDTH, height=HEIGHT, title=name)
@@ -53,10 +55,19 @@ def hover(curves: alt.Chart, told: list[Tip]) -> alt.Chart:
     return dots.encode(opacity=alt.condition(near, alt.value(1), alt.value(0))).add_params(near).properties(name=HOVER)
 
 
-def color(result: Result) -> alt.Color:
-    """One colour per arm, the same in every chart."""
+def arm_chart(result: Result, data: alt.Data | None = None) -> alt.Chart:
+    """A chart of the rows of all arms that are shown, or of `data`; each arm has the same colour in every chart."""
     alt = import_optional("altair")
-    return alt.Color("arm:N", title=None, scale=alt.Scale(domain=[label_of(arm) for arm in result["arms"]]))
+    domain = [label_of(arm) for arm in result["arms"]]
+    base = alt.Chart(alt.NamedData("rows") if data is None else data).transform_filter(SHOWN)
+    return base.encode(color=alt.Color("arm:N", title=None, scale=alt.Scale(domain=domain)))
+
+
+def cycled(names: Sequence[str], values: Sequence[object] = SHAPES) -> alt.Scale:
+    """A scale from `names` to `values`, which repeat if there are more names."""
+    return import_optional("altair").Scale(
+        domain=list(names), range=[values[i % len(values)] for i in range(len(names))]
+    )
 
 
 def tips(told: list[Tip]) -> list[alt.Tooltip]:

@@ -22,6 +22,11 @@ def norm_name(norm: str) -> str:
     return {"l_1": "l₁", "l_2": "l₂", "l_inf": "l∞"}.get(norm, norm)
 
 
+def with_norm(text: str, norm: str) -> str:
+    """`text` with the norm in parentheses, if there is one."""
+    return f"{text} ({norm})" if norm else text
+
+
 def number(value: float | int | None) -> str:
     """Three digits; a dash where there is no number."""
     if value is None or math.isnan(value):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from widemargin._io.optional import import_optional
-from widemargin.report.layers import digits, tips
+from widemargin.report.layers import PAN, ZOOM, ChartRow, cycled, digits, tips
 from widemargin.report.picture_schema import Panel, check_picture
 from widemargin.report.schema import Json
-from widemargin.report.theme import SHAPES
 
 if TYPE_CHECKING:
     import altair as alt
 
 WIDTH = 440  # of a panel; its height follows its box
 _DASHES = ([1, 0], [7, 4], [2, 3], [9, 3, 2, 3])
-_ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # a plain wheel scrolls the page
-_PAN = "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:pointermove!"
 
 
 def chart(panel: Panel, *, width: int = WIDTH, zoom: bool = True) -> alt.LayerChart:
@@ -27,7 +24,7 @@ def chart(panel: Panel, *, width: int = WIDTH, zoom: bool = True) -> alt.LayerCh
     left, right, bottom, top = panel["box"]
     layers = [*_ground(panel), *_lines(panel), *_samples(panel)]
     if zoom:
-        scales = alt.selection_interval(name="zoom", bind="scales", zoom=_ZOOM, translate=_PAN)
+        scales = alt.selection_interval(name="zoom", bind="scales", zoom=ZOOM, translate=PAN)
         layers[0] = layers[0].add_params(scales)
     made = alt.layer(*layers).add_params(alt.param(name="hidden", value=[]))  # the page's script sets it in every chart
     return made.resolve_scale(color="independent", shape="independent", strokeDash="independent").properties(
@@ -85,27 +82,19 @@ def _ground(panel: Panel) -> list[alt.Chart]:
     pale = alt.Scale(domain=_names(panel), range="ordinal")
     fill = alt.Fill("class:O", scale=pale, legend=None)
     if panel.get("parts"):
-        rows = [
-            {"part": i, "step": k, "x": digits(x), "y": digits(y)}
-            for i, part in enumerate(panel["parts"])
-            for k, (x, y) in enumerate([*part["corners"], part["corners"][0]])
-        ]
+        rows = _steps([*part["corners"], part["corners"][0]] for part in panel["parts"])
         told = [
-            {
-                "part": i,
-                "class": classes[part["label"]],
-                **({"slope": digits(part["slope"])} if "slope" in part else {}),
-            }
+            {"line": i, "class": classes[part["label"]]} | ({"slope": digits(part["slope"])} if "slope" in part else {})
             for i, part in enumerate(panel["parts"])
         ]
         tip = tips([("class", "class", ""), ("slope", "slope", ".3~g")][: len(told[0]) - 1])
         base = (
             alt.Chart(alt.InlineData(values=rows))
             .transform_lookup(
-                lookup="part",
-                from_=alt.LookupData(alt.InlineData(values=told), "part", [key for key in told[0] if key != "part"]),
+                lookup="line",
+                from_=alt.LookupData(alt.InlineData(values=told), "line", [key for key in told[0] if key != "line"]),
             )
-            .encode(**_axes(panel), fill=fill, detail="part:N", order="step:Q", tooltip=tip)
+            .encode(**_axes(panel), fill=fill, detail="line:N", order="step:Q", tooltip=tip)
         )
         if panel.get("outlines"):
             fine = 0.8 if len(told) < 500 else 0.3
@@ -135,15 +124,10 @@ def _lines(panel: Panel) -> list[alt.Chart]:
     alt = import_optional("altair")
     layers = []
     if panel.get("ellipses"):
-        rows = [
-            {"ellipse": i, "step": k, "x": digits(x), "y": digits(y)}
-            for i, ellipse in enumerate(panel["ellipses"])
-            for k, (x, y) in enumerate(ellipse)
-        ]
-        drawn = alt.Chart(alt.InlineData(values=rows)).mark_line(
-            style="ellipse", strokeWidth=1.5, clip=True, aria=False
+        drawn = alt.Chart(alt.InlineData(values=_steps(panel["ellipses"]))).encode(
+            **_axes(panel), detail="line:N", order="step:Q"
         )
-        layers.append(drawn.encode(**_axes(panel), detail="ellipse:N", order="step:Q"))
+        layers.append(drawn.mark_line(style="ellipse", strokeWidth=1.5, clip=True, aria=False))
     if panel.get("boundary"):
         segments = [
             {"x": digits(a), "y": digits(b), "x2": digits(c), "y2": digits(d)} for a, b, c, d in panel["boundary"]
@@ -157,23 +141,31 @@ def _lines(panel: Panel) -> list[alt.Chart]:
     return layers
 
 
+def _steps(lines: Iterable[Sequence[Sequence[float]]]) -> list[ChartRow]:
+    """A row per point: the index of its line, its place in it, and its coordinates."""
+    return [
+        {"line": i, "step": k, "x": digits(x), "y": digits(y)}
+        for i, line in enumerate(lines)
+        for k, (x, y) in enumerate(line)
+    ]
+
+
 def _curves(panel: Panel) -> alt.Chart:
     alt = import_optional("altair")
-    rows = [
-        {"curve": i, "name": curve["name"], "step": k, "x": digits(x), "y": digits(y)}
-        for i, curve in enumerate(panel["curves"])
-        for k, (x, y) in enumerate(curve["points"])
-    ]
+    rows = _steps(curve["points"] for curve in panel["curves"])
+    for row in rows:
+        row["name"] = panel["curves"][row["line"]]["name"]
     names = list(dict.fromkeys(curve["name"] for curve in panel["curves"]))
-    dashes = alt.Scale(domain=names, range=[_DASHES[i % len(_DASHES)] for i in range(len(names))])
     return (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(style="curve", strokeWidth=1.8, clip=True)
         .encode(
             **_axes(panel),
-            detail="curve:N",
+            detail="line:N",
             order="step:Q",
-            strokeDash=alt.StrokeDash("name:N", scale=dashes, legend=_legend(symbolType="stroke", symbolSize=700)),
+            strokeDash=alt.StrokeDash(
+                "name:N", scale=cycled(names, _DASHES), legend=_legend(symbolType="stroke", symbolSize=700)
+            ),
             tooltip=tips([("name", "curve", "")]),
         )
     )
@@ -198,7 +190,7 @@ def _samples(panel: Panel) -> list[alt.Chart]:
     told = [("class", "class", "")]
     told += [("group", "sample", "")] if any(groups) else []
     told += [("note", "note", "")] if any(row["note"] for row in rows) else []
-    shapes = alt.Scale(domain=names, range=[SHAPES[i % len(SHAPES)] for i in range(len(names))])
+    shapes = cycled(names)
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         **_axes(panel),
         color=alt.Color("class:N", scale=alt.Scale(domain=names), legend=_legend()),

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from widemargin._io.optional import import_optional
 from widemargin.report import html, study_charts
-from widemargin.report.figures import save, vega_lite_version
+from widemargin.report.figures import save, svg
 from widemargin.report.names import number
 from widemargin.report.schema import Json
 from widemargin.report.study_charts import Figure, StudyResult
-from widemargin.report.theme import Mode, config
+from widemargin.report.theme import Mode
 
 if TYPE_CHECKING:
     import altair as alt
@@ -163,12 +163,8 @@ def _cells(point: study_charts.Point, figure: Figure) -> dict[str, str]:
 
 def _image(result: StudyResult, figure: Figure, mode: Mode) -> str:
     """The chart as a data URI of an SVG: scripts inside an image never run."""
-    spec = study_charts.chart(result, figure).to_dict()
-    spec.pop("config", None)
-    svg = import_optional("vl_convert").vegalite_to_svg(
-        spec, vl_version=vega_lite_version(), config=config(mode, legend=True)
-    )
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
+    content = svg(study_charts.chart(result, figure), mode).encode()
+    return "data:image/svg+xml;base64," + base64.b64encode(content).decode("ascii")
 
 
 def _strength(verdict: str) -> int:

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from widemargin._io.optional import import_optional
-from widemargin.report.layers import HEIGHT, WIDTH, digits
+from widemargin.report.layers import HEIGHT, WIDTH, cycled, digits
 from widemargin.report.schema import Json
-from widemargin.report.theme import SHAPES
 
 if TYPE_CHECKING:
     import altair as alt
@@ -64,8 +63,7 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
     if figure.get("split") and figure["kind"] == "lines" and len(arms) == 1:  # a colour for each value, then
         color = alt.Color("split:N", title=figure["split"], scale=alt.Scale(domain=_values(rows)))
     base = alt.Chart(data).encode(x=_x(figure, rows), y=y, color=color)
-    shapes = alt.Scale(domain=arms, range=[SHAPES[i % len(SHAPES)] for i in range(len(arms))])
-    shape = alt.Shape("arm:N", title=None, scale=shapes)
+    shape = alt.Shape("arm:N", title=None, scale=cycled(arms))
     bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     if figure["kind"] == "lines":
         dots = base.mark_point(filled=True, size=45).encode(shape=shape)
@@ -98,8 +96,7 @@ def _of_split(rows: Sequence[Point], split: str, arms: Sequence[str]) -> list[al
     """In a scatter plot each value of `split` has a shape, and with a single arm also a colour."""
     alt = import_optional("altair")
     values = _values(rows)
-    shapes = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
-    found = [alt.Shape("split:N", title=split, scale=shapes)]
+    found = [alt.Shape("split:N", title=split, scale=cycled(values))]
     return found if len(arms) > 1 else [*found, alt.Color("split:N", title=split, scale=alt.Scale(domain=values))]
 
 
@@ -112,8 +109,7 @@ def _dashed(lines: alt.Chart, result: StudyResult, figure: Figure, arms: Sequenc
     alt = import_optional("altair")
     patterns = [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3], [14, 4], [1, 2], [6, 2, 1, 2, 1, 2]]
     if figure.get("split"):
-        values = _values(points(result, figure))
-        scale = alt.Scale(domain=values, range=[patterns[i % len(patterns)] for i in range(len(values))])
+        scale = cycled(_values(points(result, figure)), patterns)
         return lines.encode(strokeDash=alt.StrokeDash("split:N", title=figure["split"], scale=scale))
     ours = {arm["name"] for arm in result["arms"] if arm.get("ours")}
     scale = alt.Scale(domain=list(arms), range=[patterns[arm in ours] for arm in arms])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from widemargin.report import figures
 from widemargin.report.headline import accuracy_at
 from widemargin.report.names import label_of, norm_name, number, place_name, share
-from widemargin.report.schema import Result
+from widemargin.report.schema import Json, Result
 from widemargin.report.statistics import QUANTILES, places, statistics
 
 
@@ -30,6 +31,17 @@ class TextTable:
 
 NONE = TextTable(heads=[], rows=[])
 """No table."""
+
+
+def text_table(heads: list[str], rows: Iterable[tuple[str, list[str]]]) -> TextTable:
+    """A table in which no cell is marked."""
+    return TextTable(heads=heads, rows=[(label, [Cell(text=text) for text in texts]) for label, texts in rows])
+
+
+def evenly(values: Sequence[Json], count: int) -> Sequence[Json]:
+    """At most `count` of the values, evenly spaced, with the first and the last."""
+    few = len(values) <= count
+    return values if few else [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]
 
 
 def overview(result: Result) -> TextTable:
@@ -83,19 +95,16 @@ def of_margins(result: Result, place: str) -> TextTable:
             s = statistics(arm["margins"][place])
             texts = [f"{s.count:,}", f"{s.invalid:,}", number(s.mean), number(s.std), number(s.ratio)]
             texts += [share(s.share_negative), *(number(s.quantiles.get(q)) for q in QUANTILES)]
-            rows.append((label_of(arm), [Cell(text=text) for text in texts]))
-    return TextTable(heads=heads, rows=rows)
+            rows.append((label_of(arm), texts))
+    return text_table(heads, rows)
 
 
 def of_attack(result: Result) -> TextTable:
     """Accuracy at each ε."""
     epsilons = sorted({point["epsilon"] for arm in result["arms"] for point in arm.get("curve", [])})
-    rows = [
-        (label_of(arm), [Cell(text=share(accuracy_at(arm, epsilon))) for epsilon in epsilons])
-        for arm in result["arms"]
-        if arm.get("curve")
-    ]
-    return TextTable(heads=[f"ε = {epsilon:g}" for epsilon in epsilons], rows=rows)
+    arms = [arm for arm in result["arms"] if arm.get("curve")]
+    rows = ((label_of(arm), [share(accuracy_at(arm, epsilon)) for epsilon in epsilons]) for arm in arms)
+    return text_table([f"ε = {epsilon:g}" for epsilon in epsilons], rows)
 
 
 def of_sizes(result: Result) -> TextTable:
@@ -105,8 +114,8 @@ def of_sizes(result: Result) -> TextTable:
     for arm in result["arms"]:
         at = {point["samples"]: point["accuracy"] for point in arm.get("sizes", [])}
         if at:
-            rows.append((label_of(arm), [Cell(text=share(at.get(size))) for size in sizes]))
-    return TextTable(heads=[f"{size:,} samples" for size in sizes], rows=rows)
+            rows.append((label_of(arm), [share(at.get(size)) for size in sizes]))
+    return text_table([f"{size:,} samples" for size in sizes], rows)
 
 
 def of_training(result: Result, quantity: figures.Quantity, place: str) -> TextTable:
@@ -115,14 +124,13 @@ def of_training(result: Result, quantity: figures.Quantity, place: str) -> TextT
         (row["arm"], row["samples"], row["epoch"]): row["value"]
         for row in figures.training_rows(result, quantity, place)
     }
-    epochs = sorted({epoch for _, _, epoch in values})
-    shown = [epochs[round(i * (len(epochs) - 1) / 9)] for i in range(10)] if len(epochs) > 10 else epochs
+    shown = evenly(sorted({epoch for _, _, epoch in values}), 10)
     written = share if quantity == "accuracy" else number
     rows = [
-        (f"{arm}, {samples}", [Cell(text=written(values.get((arm, samples, epoch)))) for epoch in shown])
+        (f"{arm}, {samples}", [written(values.get((arm, samples, epoch))) for epoch in shown])
         for arm, samples in dict.fromkeys((arm, samples) for arm, samples, _ in values)
     ]
-    return TextTable(heads=[f"epoch {epoch:g}" for epoch in shown], rows=rows)
+    return text_table([f"epoch {epoch:g}" for epoch in shown], rows)
 
 
 def _column(head: str, values: list[float], most: bool) -> list[Cell]:
