@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("__init__", "__main__"),
 )
-# Packages beside the ladder: what they may import, and the lowest layer that may import them.
+# Packages beside the layers: what they may import, and the lowest layer that may import them.
 BESIDE: dict[str, tuple[set[str], str]] = {
     "data": ({"types", "checks", "modules", "_io"}, "margins"),
     "models": ({"types", "checks", "modules", "_io"}, "training"),

@@ -113,7 +113,7 @@ def test_bad_inputs() -> None:
     for x, error, said in (
         (torch.zeros(2, 2, dtype=torch.long), TypeError, "x has dtype torch.int64"),
         (torch.zeros(2), ValueError, r"x has shape \[2\]"),
-        (torch.full((1, 2), torch.nan), ValueError, "x has a NaN"),
+        (torch.full((1, 2), torch.nan), ValueError, "x has nan"),
     ):
         with pytest.raises(error, match=said):
             geometry.jacobian(model, x)

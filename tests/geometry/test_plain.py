@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geometry.planar import BOX, build
 from widemargin import geometry
-from widemargin.geometry.merge import merged
+from widemargin.geometry.plain import merged
 
 
 def drawn(parts: list[dict[str, Any]], point: list[float]) -> int | None:

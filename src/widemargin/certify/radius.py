@@ -13,7 +13,7 @@ from widemargin.bounds.certificate import Certificate
 from widemargin.certify.backward import LinearBound, linear_bound
 from widemargin.certify.boxes import Ball, Box, Tube, box_of, through
 from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
-from widemargin.geometry.network import Network, check_inputs, read
+from widemargin.geometry.network import Network, against, check_inputs, read
 from widemargin.layers.forms import Affine, Slopes
 from widemargin.types import Labels, PerClass, PerExample
 
@@ -184,11 +184,7 @@ def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> 
     outputs = network.output.numel()
     x, y = network.double(x), y.to(network.device)
     check_scores_and_labels(x.new_zeros(len(x), outputs), y)
-    if outputs == 1:
-        return network, x, y.to(x.dtype).view(-1, 1, 1)
-    identity = torch.eye(outputs, dtype=x.dtype, device=x.device)
-    others = torch.stack([torch.cat((identity[:i], identity[i + 1 :])) for i in range(outputs)])
-    return network, x, (identity[:, None] - others)[y.long()]
+    return network, x, against(outputs, y)
 
 
 def _chunks(network: Network, x: Tensor, rows: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:

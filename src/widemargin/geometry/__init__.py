@@ -1,13 +1,12 @@
 """ReLU networks as piecewise affine maps: exact patterns, regions, lines and plane slices."""
 
 from widemargin.geometry.chain import NormChain, norm_chain
-from widemargin.geometry.curves import Curves, curves
 from widemargin.geometry.jacobian_margin import jacobian_margin
 from widemargin.geometry.lines import Line, average_jacobian, line
 from widemargin.geometry.margin import exact_margin
 from widemargin.geometry.plain import outlines, plain
 from widemargin.geometry.regions import AffineMap, affine, jacobian, pattern
-from widemargin.geometry.sets import Sets, sets
+from widemargin.geometry.sets import Curves, Sets, curves, sets
 from widemargin.geometry.slices import Boundary, Decisions, Ellipses, Raster, Slice, slice2d
 
 __all__ = [

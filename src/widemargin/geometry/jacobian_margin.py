@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from widemargin.checks import check_number, check_scores_and_labels
 from widemargin.geometry.cells import partition
-from widemargin.geometry.label_constraints import against
 from widemargin.geometry.lines import walk
-from widemargin.geometry.network import Network, check_inputs, read
-from widemargin.geometry.planes import Plane
+from widemargin.geometry.network import Network, against, check_inputs, read
+from widemargin.geometry.polygons import Plane
 from widemargin.geometry.regions import jacobians
 from widemargin.types import Labels, PerExample
 
@@ -58,8 +57,8 @@ def jacobian_margin(
         scores = network.forward(x)
     check_scores_and_labels(scores, labels)
     found = [
-        _one(network, point[None], against(scores.shape[1], label), float(reach), tolerance, max_cells, index)
-        for index, (point, label) in enumerate(zip(x, labels))
+        _one(network, point[None], towards, float(reach), tolerance, max_cells, index)
+        for index, (point, towards) in enumerate(zip(x, against(scores.shape[1], labels)))
     ]
     return torch.tensor(found, dtype=torch.float64, device=x.device)
 
@@ -77,8 +76,7 @@ def _one(
     best = min(float(rays.first_crossings(gaps).min()), reach)
     e1, e2 = torch.eye(2, dtype=torch.float64, device=x.device)
     box = Plane.through(network, x[0], e1, e2, (-best, best, -best, best))
-    stack = torch.stack((box.u, box.v, box.origin))[None]
-    found = partition(network, stack, box.outline(), tolerance=1e-12 * best, max_cells=max_cells)
+    found = partition(network, box, tolerance=1e-12 * best, max_cells=max_cells)
     if found is None:
         raise ValueError(
             f"x[{index}] has more than {max_cells} cells within {best:.6g}, expected fewer: see max_cells and reach"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import layers
-from widemargin.checks import check_module
+from widemargin.checks import check_finite, check_floating, check_module
 from widemargin.layers.forms import Affine, Form, zeros_like
 from widemargin.modules import cast_input, evaluating, unwrap
 
@@ -129,16 +129,24 @@ class _Trace:
         self.shapes.append(x.shape[1:])
 
 
+def against(outputs: int, labels: Tensor) -> Tensor:
+    """Rows e_y − e_c `[batch, others, outputs]` of the classes c ≠ y, or (±1) for one output, in float64.
+
+    A sample keeps its label while the products of all its rows with the scores are > 0.
+    """
+    if outputs == 1:
+        return labels.double().reshape(-1, 1, 1)
+    identity = torch.eye(outputs, dtype=torch.float64, device=labels.device)
+    others = torch.stack([torch.cat((identity[:y], identity[y + 1 :])) for y in range(outputs)])
+    return (identity[:, None] - others)[labels.long()]
+
+
 def check_inputs(name: str, x: Tensor) -> None:
     """Raise unless `x` is a batch of finite floating-point samples."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} is a {type(x).__name__}, expected a tensor [batch, ...]")
-    if not x.is_floating_point():
-        raise TypeError(f"{name} has dtype {x.dtype}, expected a floating-point tensor")
+    check_floating(x, name, "[batch, ...]")
     if x.ndim < 2 or x.numel() == 0:
         raise ValueError(f"{name} has shape {list(x.shape)}, expected [batch, ...] with at least one sample")
-    if not bool(torch.isfinite(x).all()):
-        raise ValueError(f"{name} has a NaN or an infinity, expected finite numbers")
+    check_finite(x, name)
 
 
 def _check_same(network: Network, x: Tensor, scores: Tensor) -> None:

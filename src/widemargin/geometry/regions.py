@@ -31,7 +31,18 @@ def pattern(model: nn.Module, x: Float[Tensor, "batch ..."]) -> dict[str, Shaped
     lie in one region, which is convex.
     """
     network = read(model, x)
-    return dict(_patterns(network, network.double(x)))
+    x = network.double(x)
+    found: dict[str, Tensor] = {}
+    with torch.no_grad():
+        for name, step in zip(network.names, network.steps):
+            if not isinstance(step, Affine):
+                key, runs = name, 1
+                while key in found:  # the module has run before
+                    runs += 1
+                    key = f"{name}#{runs}"
+                found[key] = step.pattern(x)
+            x = step.forward(x)
+    return found
 
 
 def affine(model: nn.Module, x: Float[Tensor, "batch ..."]) -> AffineMap:
@@ -66,20 +77,3 @@ def jacobians(network: Network, x: Tensor) -> Tensor:
             return torch.zeros(*y.shape, *x.shape[1:], dtype=y.dtype, device=y.device)
         rows = [torch.autograd.grad(y[:, o].sum(), x, retain_graph=True)[0] for o in range(y.shape[1])]
     return torch.stack(rows, dim=1)
-
-
-def _patterns(network: Network, x: Tensor) -> list[tuple[str, Tensor]]:
-    found: list[tuple[str, Tensor]] = []
-    with torch.no_grad():
-        for name, step in zip(network.names, network.steps):
-            if not isinstance(step, Affine):
-                found.append((_fresh(name, found), step.pattern(x)))
-            x = step.forward(x)
-    return found
-
-
-def _fresh(name: str, found: list[tuple[str, Tensor]]) -> str:
-    """`name`, with a number if the module has run before."""
-    names = {other for other, _ in found}
-    numbered = (f"{name}#{n}" for n in range(2, len(names) + 3))
-    return name if name not in names else next(other for other in numbered if other not in names)

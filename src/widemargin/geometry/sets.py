@@ -1,4 +1,4 @@
-"""The sets R, R^J and R^F around a sample (sokolic, Fig. 1d)."""
+"""The sets R, R^J and R^F around a sample, and their curves r^J = 1 and r^F = 1 in the plane (sokolic, Fig. 1d)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from widemargin.checks import check_scores_and_labels
+from widemargin.checks import check_count, check_number, check_scores_and_labels
 from widemargin.geometry.chain import factors
-from widemargin.geometry.label_constraints import against
+from widemargin.geometry.jacobian_margin import Rays
 from widemargin.geometry.lines import averages
-from widemargin.geometry.network import Network, check_inputs, read
+from widemargin.geometry.network import Network, against, check_inputs, read
 from widemargin.layers.forms import Affine
 from widemargin.types import Mask
 
@@ -32,6 +32,15 @@ class Sets:
     def members(self) -> tuple[Mask, Mask, Mask]:
         """Whether each point is in R, in R^J and in R^F."""
         return self.decision > 0, self.jacobian > 0, self.frobenius > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """Distances of the curves from the sample per ray: first crossing of r^J = 1 (∞ beyond `reach`), and r^F = 1."""
+
+    angles: Float[Tensor, " directions"]
+    jacobian: Float[Tensor, " directions"]
+    frobenius: Float[Tensor, " directions"]
 
 
 def sets(
@@ -71,40 +80,62 @@ def sets(
     )
 
 
+def curves(
+    model: nn.Module,
+    x: Float[Tensor, "1 2"],
+    label: Shaped[Tensor, " 1"],
+    *,
+    directions: int = 720,
+    reach: float | int = 10.0,
+) -> Curves:
+    """r^J = 1 and r^F = 1 (sokolic (17)) around one correctly classified sample, exactly on each ray.
+
+    r^F = 1 is a circle of radius γ_out/Π‖W_l‖_F. Only the first crossing of r^J = 1 on each ray is returned. r = 1 is
+    the decision boundary, see `Slice.boundary`.
+    """
+    check_inputs("x", x)
+    if tuple(x.shape) != (1, 2):
+        raise ValueError(f"x has shape {list(x.shape)}, expected one sample in the plane, [1, 2]")
+    check_count("directions", directions)
+    check_number("reach", reach, above=0.0)
+    network = read(model, x)
+    x = network.double(x)
+    towards, size, gamma, product = output_margins(network, x, label)
+    angles = torch.arange(directions, dtype=torch.float64, device=x.device) * (2 * math.pi / directions)
+    rays = Rays.along(network, x, angles, torch.full_like(angles, float(reach)), towards)
+    crossings = rays.first_crossings(gamma * size)
+    return Curves(
+        angles=angles,
+        jacobian=torch.where(crossings <= reach, crossings, math.inf),
+        frobenius=torch.full_like(angles, float(gamma.min()) / product),
+    )
+
+
 def output_margins(network: Network, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
     """Of one sample in float64: rows e_y − e_c (or ±1), their ‖v‖ and γ_out against each c; and Π‖W_l‖_F."""
     last = _classifier(network)
+    classifier = network.steps[last]
+    assert isinstance(classifier, Affine)
     with torch.no_grad():
         here = network.forward(x)
     label = label.to(here.device)
     check_scores_and_labels(here, label)
-    towards = against(here.shape[1], label[0])
-    V = last.linear(torch.eye(_width(network, last), dtype=torch.float64, device=here.device)).T
+    towards = against(here.shape[1], label)[0]
+    V = classifier.linear(torch.eye(*network.shapes[last], dtype=torch.float64, device=here.device)).T
     size = torch.linalg.vector_norm(towards @ V, dim=1)
     if not bool((size > 0).all()):
         raise ValueError("model has two classes of the same classifier vector, expected different ones")
     gamma = (towards @ here[0]) / size
     if not float(gamma.min()) > 0:
         raise ValueError(f"x has the output margin {float(gamma.min()):.6g}, expected one that is classified correctly")
-    before = network.steps.index(last)
-    return towards, size, gamma, math.prod(frobenius for _, frobenius in factors(network)[:before])
+    return towards, size, gamma, math.prod(frobenius for _, frobenius in factors(network)[:last])
 
 
-def _classifier(network: Network) -> Affine:
-    for step in reversed(network.steps):
-        if isinstance(step, Affine) and step.moves:
-            continue
-        if isinstance(step, Affine) and step.is_weight:
-            return step
-        break
+def _classifier(network: Network) -> int:
+    """The index of the last linear layer, after which entries only move."""
+    for index, step in reversed(list(enumerate(network.steps))):
+        if isinstance(step, Affine) and step.is_weight and len(network.shapes[index]) == 1:
+            return index
+        if not (isinstance(step, Affine) and step.moves):
+            break
     raise ValueError("model does not end in a linear layer, expected a classifier on features")
-
-
-@torch.no_grad()
-def _width(network: Network, last: Affine) -> int:
-    x = torch.zeros(1, *network.shape, dtype=torch.float64, device=network.device)
-    for step in network.steps[: network.steps.index(last)]:
-        x = step.forward(x)
-    if x.ndim != 2:
-        raise ValueError("model does not end in a linear layer, expected a classifier on features")
-    return x.shape[1]

@@ -12,11 +12,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from widemargin.checks import check_count
-from widemargin.geometry.cells import partition, split
+from widemargin.geometry.cells import partition, split, ties
 from widemargin.geometry.network import Network, check_inputs, read
-from widemargin.geometry.planes import Plane
-from widemargin.geometry.polygons import Polygons
-from widemargin.geometry.ties import ties
+from widemargin.geometry.polygons import Plane, Polygons
 
 TOLERANCE = 1e-12
 """Lines closer than this to the border of a cell, relative to the diagonal of the box, do not cut it."""
@@ -163,8 +161,7 @@ def slice2d(
     check_inputs("origin", origin[None])
     network = read(model, origin[None])
     plane = Plane.through(network, origin, u, v, box)
-    stack = torch.stack((plane.u, plane.v, plane.origin))[None]
-    parts = partition(network, stack, plane.outline(), tolerance=TOLERANCE * plane.diagonal, max_cells=max_cells)
+    parts = partition(network, plane, tolerance=TOLERANCE * plane.diagonal, max_cells=max_cells)
     if parts is None:
         return _raster(network, plane, max_cells, pixels)
     return Slice(plane=plane, network=network, cells=parts[0], maps=parts[1])
