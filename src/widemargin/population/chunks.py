@@ -43,19 +43,12 @@ def choose(plan: PopulationConfig, *, size: int | None, convolutions: Convolutio
         return Chunk(size=min(size, len(plan)), convolutions=forms[0])
     key = _key(plan, size, forms)
     if key not in _remembered:
-        most = len(plan) if size is None else min(size, len(plan))
-        found = _measured(
-            plan, most if size is not None else min(most, most_in_memory(plan)), forms, fixed=size is not None
-        )
-        if found is None:
+        most = min(len(plan), most_in_memory(plan) if size is None else size)
+        measured = _measured(plan, most, forms, fixed=size is not None)
+        if measured is None:
             return _guess(plan, most, forms, fixed=size is not None)
-        _remembered[key] = found
+        _remembered[key] = measured
     return _remembered[key]
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether the error is a lack of memory."""
-    return isinstance(error, torch.OutOfMemoryError)
 
 
 def most_in_memory(plan: PopulationConfig) -> int:
@@ -100,9 +93,7 @@ def available(device: torch.device) -> float:
 def seconds(plan: PopulationConfig, size: int, form: Convolutions) -> float:
     """The time of a step of one network, where `size` of them train at once: of copies, for a few steps."""
     run = PopulationRun(dataclasses.replace(plan, until=None), range(size), form)
-    while (
-        run.no_cuda_graph is None and run.graphs is None and run.step < 4 * WARM
-    ):  # what comes before a graph is recorded
+    while run.no_cuda_graph is None and run.graphs is None and run.step < 4 * WARM:  # steps before the recording
         run.advance(lambda *_: None)
     times: list[float] = []
     while len(times) < 1 + _TIMED or (sum(times[1:]) < 0.1 and len(times) < 50):
@@ -129,9 +120,8 @@ def _measured(plan: PopulationConfig, most: int, forms: tuple[Convolutions, ...]
         for form in tried:
             try:
                 times.append((seconds(plan, size, form), Chunk(size=size, convolutions=form)))
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
+            except torch.OutOfMemoryError:
+                continue
         if not times:
             break
         fastest = min(times, key=lambda pair: pair[0])
@@ -148,14 +138,10 @@ def _measured(plan: PopulationConfig, most: int, forms: tuple[Convolutions, ...]
 
 def _duel(plan: PopulationConfig, alone: tuple[float, Chunk], together: tuple[float, Chunk]) -> Chunk:
     """A small gain may be noise: time both again, and choose the chunk only if it is faster again."""
-    times = []
-    for before, chunk in (alone, together):
-        try:
-            times.append(before + seconds(plan, chunk.size, chunk.convolutions))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return alone[1]
+    try:
+        times = [before + seconds(plan, chunk.size, chunk.convolutions) for before, chunk in (alone, together)]
+    except torch.OutOfMemoryError:
+        return alone[1]
     return together[1] if times[1] < 0.97 * times[0] else alone[1]
 
 
@@ -163,8 +149,7 @@ def _guess(plan: PopulationConfig, most: int, forms: tuple[Convolutions, ...], *
     """The chunk of a training that is too short for timing."""
     on_gpu = plan.device.type == "cuda"
     size = most if fixed or on_gpu else min(most, 16)
-    form = forms[-1] if on_gpu else forms[0]
-    return Chunk(size=size if fixed else min(size, most_in_memory(plan)), convolutions=form)
+    return Chunk(size=size, convolutions=forms[-1] if on_gpu else forms[0])
 
 
 def _sizes(most: int) -> Iterator[int]:

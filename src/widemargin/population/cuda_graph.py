@@ -84,7 +84,7 @@ class Graphs:
         run = self.run
         self.gradients, losses = run.objective.gradients(run.stack, self.batch, self.keys, run.streams())
         with torch.no_grad():
-            bad = ~_finite(run.stack.last_scores, len(run.members))
+            bad = ~finite_networks(run.stack.last_scores, len(run.members))
             self.broken.copy_(torch.where(bad & (self.broken < 0), self.number, self.broken))
             self.losses = losses
 
@@ -98,7 +98,8 @@ class Graphs:
             optimizer.steps, optimizer.factor = now
 
 
-def _finite(scores: Tensor, networks: int) -> Tensor:
+def finite_networks(scores: Tensor, networks: int) -> Tensor:
+    """Whether all scores of a network are finite, for each of the `networks` in `scores` `[networks·batch, ...]`."""
     return torch.isfinite(scores).unflatten(0, (networks, -1)).flatten(1).all(dim=1)
 
 

@@ -19,7 +19,7 @@ from widemargin.checks import check_callable, check_choice, check_count, check_n
 from widemargin.losses.protocol import Loss
 from widemargin.modules import floating_parameter
 from widemargin.population.batches import samples_of
-from widemargin.population.chunks import Chunk, choose, is_out_of_memory
+from widemargin.population.chunks import Chunk, choose
 from widemargin.population.conv_matmul import CONVOLUTIONS, Convolutions, why_not_fused
 from widemargin.population.optimizers import stackable
 from widemargin.population.run import NetworkResult, PopulationConfig, PopulationRun
@@ -157,8 +157,8 @@ def _train(plan: PopulationConfig, chunk: Chunk, bars: ProgressBars) -> Populati
         members = range(first, min(first + size, len(plan)))
         try:
             part, no_cuda_graph = _train_together(plan, members, chunk.convolutions, bars)
-        except RuntimeError as error:
-            if not is_out_of_memory(error) or len(members) == 1:
+        except torch.OutOfMemoryError:
+            if len(members) == 1:
                 raise
             size = len(members) // 2
         else:

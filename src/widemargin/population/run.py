@@ -129,9 +129,9 @@ class PopulationRun:
             try:
                 self.graphs = cuda_graph.Graphs(self, batch, keys)
                 self.was_recorded = True
+            except torch.OutOfMemoryError:
+                raise
             except RuntimeError as error:
-                if isinstance(error, torch.OutOfMemoryError):
-                    raise
                 self.no_cuda_graph = f"the step could not be recorded: {str(error).splitlines()[0]}"
         if self.no_cuda_graph is not None and self.plan.cuda_graph:
             raise RuntimeError(f"cuda_graph is True, but {self.no_cuda_graph}: expected cuda_graph=None or False")
@@ -173,7 +173,7 @@ class PopulationRun:
     def _stop_where_not_finite(self, x: Tensor) -> None:
         with torch.no_grad(), self.stack.without_counting():
             scores, _ = self.stack.scores(x)
-        bad = ~torch.isfinite(scores).unflatten(0, (len(self.members), -1)).flatten(1).all(dim=1)
+        bad = ~cuda_graph.finite_networks(scores, len(self.members))
         if bool(bad.any()):
             self._stop(int(bad.nonzero()[0]), self.step)
 
