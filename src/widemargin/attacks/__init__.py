@@ -6,10 +6,9 @@ stays within `epsilon` of x and inside the range `bounds` of the data. `curve` m
 """
 
 from widemargin.attacks.adversarial import Adversarial
+from widemargin.attacks.ascent import fgsm, ifgsm, pgd
 from widemargin.attacks.curve import Attack, curve
-from widemargin.attacks.fgsm import fgsm, ifgsm
-from widemargin.attacks.gaussian import gaussian
 from widemargin.attacks.minimal import Minimal, minimal
-from widemargin.attacks.pgd import pgd
+from widemargin.attacks.noise import gaussian
 
 __all__ = ["Adversarial", "Attack", "Minimal", "curve", "fgsm", "gaussian", "ifgsm", "minimal", "pgd"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from widemargin.attacks.input_range import Bounds, Inputs, check_bounds
-from widemargin.attacks.pgd import check_norm, pgd
-from widemargin.attacks.rng import Seed, global_generator
-from widemargin.checks import check_callable, check_count, check_number
+from widemargin.attacks.ascent import check_settings, pgd
+from widemargin.attacks.input_range import Bounds, Inputs
+from widemargin.attacks.noise import Seed, global_generator
+from widemargin.checks import check_callable
 from widemargin.losses import CrossEntropy, Loss, Wrapper
 from widemargin.types import Labels
 
@@ -44,12 +44,7 @@ class Adversarial(Wrapper):
 
     def __post_init__(self) -> None:
         check_callable("loss", self.loss, "losses.CrossEntropy()")
-        check_number("epsilon", self.epsilon, least=0.0)
-        if self.step is not None:
-            check_number("step", self.step, above=0.0)
-        check_count("steps", self.steps)
-        check_bounds(self.bounds)
-        check_norm(self.p)
+        check_settings(self.epsilon, self.step, self.steps, self.p, self.bounds)
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The adversarial examples, and their labels."""

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from widemargin._io.progress import track
-from widemargin.attacks.fgsm import fgsm, ifgsm
-from widemargin.attacks.gaussian import gaussian
+from widemargin.attacks.ascent import fgsm, ifgsm, pgd
 from widemargin.attacks.input_range import Bounds, check_bounds
-from widemargin.attacks.pgd import pgd
-from widemargin.attacks.rng import as_generator
+from widemargin.attacks.noise import as_generator, gaussian
 from widemargin.checks import check_number, check_scores_and_labels
 from widemargin.data import Data, batches, load
 from widemargin.modules import cast_input, predict, predicted_labels, unwrap_ddp

@@ -1,4 +1,4 @@
-"""Random numbers of attacks: a batch draws from a CPU generator what its samples would draw in turn."""
+"""Gaussian noise on the inputs, and random numbers: a batch draws what its samples would draw in turn."""
 
 from __future__ import annotations
 
@@ -7,10 +7,29 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds
+from widemargin.checks import check_number
 from widemargin.data.seeds import generator
 
 Seed: TypeAlias = int | torch.Generator
 """A seed, which leaves torch's global generators unchanged, or a generator to draw from, on its own device."""
+
+
+def gaussian(x: Inputs, sigma: float | int, seed: Seed = 0, *, bounds: Bounds = (0.0, 1.0)) -> Inputs:
+    """x + σ·z with z ~ N(0, I), clipped to the range of the data (elsayed, Fig. 7, which does not mention clipping).
+
+    For one seed, z is the same for every σ. `data.add_noise` is the same without the clip, for whole data sets.
+
+    Args:
+        x: inputs inside `bounds`.
+        sigma: standard deviation σ ≥ 0 of the noise.
+        seed: an integer, or a CPU generator to draw from.
+        bounds: the range of the data, or None.
+    """
+    check_number("sigma", sigma, least=0.0)
+    check_inputs(x, bounds)
+    z = normal(uniform(len(x), x[:1].numel(), as_generator("gaussian", seed)))
+    return into_bounds(x.detach() + sigma * z.to(x).view(x.shape), bounds)
 
 
 def as_generator(purpose: str, seed: Seed) -> torch.Generator:
