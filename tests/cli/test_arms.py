@@ -17,7 +17,7 @@ from PIL import Image
 
 from cli.conftest import Run
 from widemargin.certify.bracket import Bracket
-from widemargin.cli import arms
+from widemargin.cli import arms, statistics
 from widemargin.margins import Measurement
 from widemargin.report.check import check
 
@@ -72,7 +72,7 @@ def test_rows_lose_what_json_does_not_know() -> None:
 
 
 def test_norms_have_names() -> None:
-    assert [arms.norm(p) for p in (1.0, 2.0, 1.5, math.inf)] == ["l_1", "l_2", "l_1.5", "l_inf"]
+    assert [statistics.norm(p) for p in (1.0, 2.0, 1.5, math.inf)] == ["l_1", "l_2", "l_1.5", "l_inf"]
 
 
 def test_measure_writes_a_page(run: Run) -> None:

@@ -10,7 +10,7 @@ from safetensors.torch import save_model
 
 from cli.conftest import Run
 from widemargin import models
-from widemargin.cli import panels, paper_pictures, plane_pictures
+from widemargin.cli import paper_pictures, plane_pictures
 from widemargin.cli.picture import parse_samples
 from widemargin.data import Samples
 from widemargin.report.picture_schema import check_picture
@@ -59,7 +59,9 @@ def test_the_plane_through_three_samples(run: Run) -> None:
 
 def test_a_distance_as_large_as_the_edge_is_a_lower_bound() -> None:
     x = torch.tensor([[0.0, 0.0], [0.5, 0.0]])
-    made = panels.points(x, torch.tensor([0, 1]), margins=torch.tensor([-0.25, 0.5]), box=(-1.0, 1.0, -1.0, 1.0))
+    made = plane_pictures.points(
+        x, torch.tensor([0, 1]), margins=torch.tensor([-0.25, 0.5]), box=(-1.0, 1.0, -1.0, 1.0)
+    )
     assert [point["note"] for point in made] == ["distance -0.25", "distance at least 0.5"]
 
 

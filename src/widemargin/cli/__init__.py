@@ -10,7 +10,7 @@ import typer
 from widemargin import __version__
 from widemargin.cli import bounds, data, demo, measure, models, picture, report, study, train
 from widemargin.cli.errors import one_line_errors
-from widemargin.cli.session import SESSION, Session
+from widemargin.cli.options import SESSION, Session
 
 app = typer.Typer(
     name="widemargin",

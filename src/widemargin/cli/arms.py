@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from widemargin._io.files import write_parquet
 from widemargin._io.optional import EXTRAS, is_installed
 from widemargin.cli.console import notice
-from widemargin.cli.statistics import label_of
+from widemargin.cli.statistics import label_of, norm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ def arm(
         labels = (label_of(column[i].item(), classes) for column in (measured.labels, measured.predictions))
         entry = dict(zip(("label", "prediction"), labels, strict=True))
         margin = plain(measured.margins[place][i].item())
-        picture = {} if inputs is None else _image(inputs[i], bounds)
+        picture = {} if inputs is None else image(inputs[i], bounds)
         shown.append({"index": i, **entry, "margin": margin, **picture})
     values = {at: [plain(m) for m in margins.tolist()] for at, margins in measured.margins.items()}
     made: Json = {
@@ -95,8 +95,8 @@ def bracket(found: Bracket, points: int = 61) -> dict[str, Json]:
     rows = zip(band.epsilons, band.certified, band.attacked, strict=True)
     # Rounded outwards: a lower bound must not exceed its upper bound or what is proved.
     return {
-        "lower": [_down(value) for value in found.lower.tolist()],
-        "upper": [None if math.isinf(value) else _up(value) for value in found.upper.tolist()],
+        "lower": [min(value, float(f"{value:.6g}")) for value in found.lower.tolist()],
+        "upper": [None if math.isinf(value) else max(value, float(f"{value:.6g}")) for value in found.upper.tolist()],
         "linearized": [plain(value) for value in found.linearized.tolist()],
         "band": [{"epsilon": e, "certified": c, "attacked": a} for e, c, a in rows],
     }
@@ -117,27 +117,12 @@ def history(rows: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
     ]
 
 
-def norm(p: float) -> str:
-    """The name of a norm: l_2."""
-    return "l_inf" if math.isinf(p) else f"l_{p:g}"
-
-
 def plain(value: float) -> float | None:
     """Rounded to six digits; None for NaN and infinities, which JSON does not have."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _down(value: float) -> float:
-    rounded = float(f"{value:.6g}")
-    return rounded if rounded <= value else value
-
-
-def _up(value: float) -> float:
-    rounded = float(f"{value:.6g}")
-    return rounded if rounded >= value else value
-
-
-def _image(x: Tensor, bounds: tuple[float, float] | None) -> dict[str, str]:
+def image(x: Tensor, bounds: tuple[float, float] | None) -> dict[str, str]:
     """The PNG of an input that is an image; empty for other inputs."""
     if x.ndim != 3 or x.shape[0] not in (1, 3):
         return {}

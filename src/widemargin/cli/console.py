@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,18 +62,15 @@ def share(value: float) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
-def table(title: str) -> Table:
-    """An empty table in the common style, narrow enough for 80 columns."""
+def table(title: str, *columns: str, right: Collection[str] = (), no_wrap: Collection[str] = ()) -> Table:
+    """An empty table in the common style, narrow enough for 80 columns; the columns `right` are aligned there."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    return Table(
-        title=text(title, "bold"),
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    made = Table(title=text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=column in no_wrap)
+    return made
 
 
 def _say(message: str, style: str) -> None:

@@ -9,8 +9,7 @@ import typer
 
 from widemargin.cli.console import out, table, text
 from widemargin.cli.errors import about
-from widemargin.cli.options import DataRoot
-from widemargin.cli.session import SESSION
+from widemargin.cli.options import SESSION, DataRoot
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,9 +50,7 @@ def data(
             found = load(name, root=data_root or SESSION.get().data_root)
         console.print(_one(found))
         return
-    rows = table("The data sets")
-    for column in ("name", "description", "source"):
-        rows.add_column(column, no_wrap=column == "name")
+    rows = table("The data sets", "name", "description", "source", no_wrap=["name"])
     for known, words in ABOUT.items():
         rows.add_row(known, *map(text, words))
     console.print(rows)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import typer
 
 from widemargin.cli.console import complain
-from widemargin.cli.session import SESSION
+from widemargin.cli.options import SESSION
 
 MISTAKES = (ValueError, TypeError, ImportError, OSError)
 """Exceptions of invalid input, missing packages and files; all others are bugs and keep their traceback."""

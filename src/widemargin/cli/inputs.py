@@ -11,8 +11,7 @@ from widemargin.cli.console import notice, printable
 from widemargin.cli.devices import device as device_of
 from widemargin.cli.errors import about
 from widemargin.cli.networks import parse_settings, resolve
-from widemargin.cli.options import DataSplit
-from widemargin.cli.session import SESSION
+from widemargin.cli.options import SESSION, DataSplit
 
 if TYPE_CHECKING:
     import torch

@@ -9,6 +9,7 @@ import typer
 from widemargin.cli.console import out, table, text
 from widemargin.cli.errors import about
 from widemargin.cli.networks import parse_settings
+from widemargin.cli.options import option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,9 +24,7 @@ def models(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Show NAME with this setting, such as size=8; can be repeated."
-        ),
+        option("Show NAME with this setting, such as size=8; can be repeated.", None, "KEY=VALUE", flag="--set"),
     ] = None,
 ) -> None:
     """List the networks of the papers, or show one.
@@ -53,11 +52,8 @@ def models(
 
 
 def _all(found: list[Description]) -> Table:
-    made = table("The networks")
-    made.add_column("name", no_wrap=True)
-    made.add_column("source")
-    made.add_column("parameters", justify="right", no_wrap=True)
-    made.add_column("places")
+    columns = ("name", "source", "parameters", "places")
+    made = table("The networks", *columns, right=["parameters"], no_wrap=["name", "parameters"])
     for one in found:
         made.add_row(text(one.name), text(one.source), _parameters(one), _outer_places(one), end_section=True)
     return made

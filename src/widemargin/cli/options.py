@@ -1,7 +1,9 @@
-"""Options that several commands share, each with its help."""
+"""Options that several commands share, each with its help, and the values of the global ones."""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +12,17 @@ import typer
 from typer.models import OptionInfo
 
 NETWORK, DATA, MARGIN, RUNNING, RESULTS = "Network", "Data", "Margin", "Running", "Results"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """Options that are given before the command."""
+
+    data_root: Path | None = None
+    traceback: bool = False
+
+
+SESSION: ContextVar[Session] = ContextVar("session", default=Session())  # noqa: B039, a frozen value
 
 
 class DataSplit(StrEnum):
@@ -73,4 +86,5 @@ At = Annotated[
 BatchSize = Annotated[int, option("Samples per batch.", RUNNING, "N", min=1)]
 Device = Annotated[str, option("cpu, cuda, cuda:1, mps, or auto: a GPU if there is one.", RUNNING, "NAME")]
 Folder = Annotated[Path, option("Folder of the results; existing files are replaced.", RESULTS, "FOLDER", flag="--out")]
+ResultsFolder = Annotated[Path, option("The folder of the files <ID>.json.", None, "FOLDER")]
 Open = Annotated[bool, option("Open the page in a browser.", RESULTS, "", flag="--open")]

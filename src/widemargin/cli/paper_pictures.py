@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from widemargin import geometry
 from widemargin._io import provenance
-from widemargin.cli import panels
+from widemargin.cli import plane_pictures
 from widemargin.studies import catalog, planes, samples
 from widemargin.studies.boundary_points import BOX
 from widemargin.studies.run import plan_of
@@ -43,8 +43,8 @@ def sokolic(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
         "text": f"Training samples, the decision boundary, and the ball of the smallest input margin: "
         f"γ_in = {float(margins[hard]):.3g}. {int(right.sum())} of {len(x)} samples are right.",
         "classes": classes,
-        "points": panels.points(x, y),
-        "curves": [panels.circle(x[hard], float(margins[hard]), "smallest input margin")],
+        "points": plane_pictures.points(x, y),
+        "curves": [plane_pictures.circle(x[hard], float(margins[hard]), "smallest input margin")],
         **geometry.plain(piece, cells=False),
     }
     second: Panel = {
@@ -81,8 +81,8 @@ def elsayed(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
             f"{len(test)} test samples (small dots): mean {float(others.mean()):.3g}.",
             "classes": list(parts.whole.classes),
             "points": [
-                *panels.points(train.x, train.y, group="training", margins=margins),
-                *panels.points(test.x, test.y, group="test", margins=others),
+                *plane_pictures.points(train.x, train.y, group="training", margins=margins),
+                *plane_pictures.points(test.x, test.y, group="test", margins=others),
             ],
             **geometry.plain(planes.sliced(network, BOX), cells=False),
         }
@@ -104,7 +104,7 @@ def _features(network: nn.Sequential, x: Tensor, y: Tensor, classes: list[str]) 
     z = plane.features(network, x)
     side = nn.Linear(2, 2, bias=False, dtype=z.dtype)  # the classifier on these two coordinates
     side.load_state_dict({"weight": torch.tensor([[-1.0, 0.0], [1.0, 0.0]])})
-    piece = planes.sliced(nn.Sequential(side), panels.box_around(z))
+    piece = planes.sliced(nn.Sequential(side), plane_pictures.box_around(z))
     margins = geometry.exact_margin(piece, z, y, outside="edge")
     hard = int(torch.where(margins > 0, margins, math.inf).argmin())
     return {
@@ -112,8 +112,8 @@ def _features(network: nn.Sequential, x: Tensor, y: Tensor, classes: list[str]) 
         "text": "The features f(x), by their distance from the plane of the linear classifier and the widest direction "
         f"within it. The ball is that of the smallest output margin, γ_out = {float(margins[hard]):.3g}.",
         "classes": classes,
-        "points": panels.points(z, y),
-        "curves": [panels.circle(z[hard], float(margins[hard]), "smallest output margin")],
+        "points": plane_pictures.points(z, y),
+        "curves": [plane_pictures.circle(z[hard], float(margins[hard]), "smallest output margin")],
         **geometry.plain(piece, cells=False),
     }
 
@@ -130,10 +130,10 @@ def _sets(network: nn.Module, x: Tensor, y: Tensor, classes: list[str], margins:
         f"r^F = 1 only the norms of the weights. The largest balls inside: γ_in = {float(margins[chosen]):.3g}, "
         f"Jacobian bound (19) = {bound:.3g}, Frobenius bound (20) = {float(curves.frobenius[0]):.3g}.",
         "classes": classes,
-        "points": panels.points(here, label),
+        "points": plane_pictures.points(here, label),
         "curves": [
-            panels.around(here[0], curves.angles, curves.jacobian, "r^J = 1"),
-            panels.around(here[0], curves.angles, curves.frobenius, "r^F = 1"),
+            plane_pictures.around(here[0], curves.angles, curves.jacobian, "r^J = 1"),
+            plane_pictures.around(here[0], curves.angles, curves.frobenius, "r^F = 1"),
         ],
         **geometry.plain(planes.sliced(network, box), cells=False),
     }

@@ -1,20 +1,21 @@
-"""Panels of `widemargin picture`: the plane through three samples, or the plane of two-dimensional data."""
+"""Panels of pictures: the plane of three samples or of two-dimensional data, and its points and curves as values."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from widemargin import geometry
-from widemargin.cli import panels
-from widemargin.report import png
+from widemargin.cli import arms
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from widemargin.data import Data, Samples
-    from widemargin.report.picture_schema import Panel
+    from widemargin.report.picture_schema import Curve, Panel, Point
+    from widemargin.report.schema import Json
 
 _SHOWN = 2000  # samples of a whole plane, at most
 
@@ -51,7 +52,7 @@ def panel(
     else:
         picked = torch.tensor(chosen)
         origin, frame, places = _spanned(part.x[picked].double())
-    box = panels.box_around(places, share=room if chosen is not None else room / 4, shape=1.0 if chosen else 0.8)
+    box = box_around(places, share=room if chosen is not None else room / 4, shape=1.0 if chosen else 0.8)
     shape = part.x.shape[1:]
     u, v = (side.reshape(shape) for side in frame)
     piece = geometry.slice2d(network, origin.reshape(shape), u, v, box, max_cells=max_cells, pixels=pixels)
@@ -61,16 +62,65 @@ def panel(
         "text": _caption(piece, chosen is not None),
         "classes": list(data.classes),
         "outlines": True,
-        "points": panels.points(places, labels),
+        "points": points(places, labels),
         **geometry.plain(piece),
     }
     made = cast("Panel", values)
     if isinstance(piece, geometry.Slice):
         margins = geometry.exact_margin(piece, places.to(piece.maps.device), labels, signed=True, outside="edge")
-        made["points"] = panels.points(places, labels, margins=margins, box=box)
-    if chosen is not None:
-        _add_images(made, part.x[picked], data.bounds)
+        made["points"] = points(places, labels, margins=margins, box=box)
+    if chosen is not None and data.bounds is not None:
+        for point, x in zip(made["points"], part.x[picked], strict=True):
+            point.update(cast("Point", arms.image(x, data.bounds)))
     return made
+
+
+def points(
+    x: Tensor,
+    labels: Tensor,
+    *,
+    group: str = "",
+    margins: Tensor | None = None,
+    box: tuple[float, float, float, float] | None = None,
+) -> list[Point]:
+    """Samples of the plane, with their margins as notes; as far as the edge of `box`, they are lower bounds."""
+    more: dict[str, Json] = {"group": group} if group else {}
+    notes: list[dict[str, str]] = [{}] * len(x)
+    if margins is not None:
+        edges = [math.inf] * len(x) if box is None else _edges(x, box)
+        notes = [
+            {"note": f"distance {value:.3g}" if abs(value) < 0.999999 * edge else f"distance at least {abs(value):.3g}"}
+            for value, edge in zip(margins.tolist(), edges)
+        ]
+    return [
+        {"x": p1, "y": p2, "label": int(label > 0) if isinstance(label, float) else label, **more, **note}  # type: ignore[typeddict-item]
+        for (p1, p2), label, note in zip(x.tolist(), labels.tolist(), notes)
+    ]
+
+
+def circle(centre: Tensor, radius: float, name: str, *, corners: int = 96) -> Curve:
+    """The circle of `radius` around `centre`."""
+    angles = torch.arange(corners, dtype=torch.float64) * (2 * math.pi / corners)
+    return around(centre, angles, torch.full_like(angles, radius), name)
+
+
+def around(centre: Tensor, angles: Tensor, radii: Tensor, name: str) -> Curve:
+    """The closed line at distance `radii` from `centre` in the directions `angles`."""
+    x, y = centre.tolist()
+    found = [
+        [x + r * math.cos(t), y + r * math.sin(t)]
+        for t, r in zip(angles.tolist(), radii.tolist(), strict=True)
+        if math.isfinite(r)
+    ]
+    return {"name": name, "points": [*found, found[0]] if found else []}
+
+
+def box_around(x: Tensor, *, share: float = 0.12, shape: float = 1.7 / 2.2) -> tuple[float, float, float, float]:
+    """A box around the points `[batch, 2]` with some space, `shape` times as high as it is wide."""
+    (left, bottom), (right, top) = x.amin(dim=0).tolist(), x.amax(dim=0).tolist()
+    wide = max(right - left, (top - bottom) / shape, 1e-9) * (1 + 2 * share)
+    middle, level = (left + right) / 2, (bottom + top) / 2
+    return middle - wide / 2, middle + wide / 2, level - shape * wide / 2, level + shape * wide / 2
 
 
 def _spanned(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,11 +151,7 @@ def _caption(piece: geometry.Slice | geometry.Raster, slice_: bool) -> str:
     )
 
 
-def _add_images(made: Panel, x: Tensor, bounds: tuple[float, float] | None) -> None:
-    """Add thumbnails to the samples if they are images."""
-    if x.ndim != 4 or x.shape[1] not in (1, 3) or bounds is None:
-        return
-    low, high = bounds
-    shown = ((x.double() - low) / (high - low)).clamp(0, 1)
-    for point, image in zip(made["points"], shown):
-        point["image"] = png.data_uri(image.tolist())
+def _edges(x: Tensor, box: tuple[float, float, float, float]) -> list[float]:
+    """The distance of points from the nearest edge of `box`."""
+    left, right, bottom, top = box
+    return [min(p1 - left, right - p1, p2 - bottom, top - p2) for p1, p2 in x.tolist()]

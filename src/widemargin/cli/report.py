@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli.console import out, text
 from widemargin.cli.demo import open_page
 from widemargin.cli.errors import about
-from widemargin.cli.options import Folder, Open, option
+from widemargin.cli.options import Folder, Open, ResultsFolder
+from widemargin.cli.study import results_in
 
 
 def report(
-    results: Annotated[Path, option("The folder of the files <ID>.json.", None, "FOLDER")] = Path("results"),
+    results: ResultsFolder = Path("results"),
     folder: Folder = Path("report"),
     open_: Open = False,
 ) -> None:
@@ -23,13 +23,9 @@ def report(
     page, with the paper's figure redrawn from the measured values.
     """
     from widemargin.report import studies
-    from widemargin.studies import catalog, result
 
     check_installed(*EXTRAS["report"])
-    found = []
-    for study in catalog.declared():
-        path = results / f"{study.id}.json"
-        found.append(result.read(path) if path.is_file() else result.not_run(study))
+    found = results_in(results)
     with about("--out"):
         written = studies.write(folder, found)
     console = out()

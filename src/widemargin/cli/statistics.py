@@ -64,6 +64,10 @@ def _table(title: str, what: str, rows: Sequence[tuple[str, Distribution]]) -> T
     return made
 
 
+def norm(p: float) -> str:
+    """The name of a norm: l_2."""
+    return "l_inf" if math.isinf(p) else f"l_{p:g}"
+
+
 def _distance(result: Measurement) -> str:
-    p = result.settings["p"]
-    return "l_inf distance" if math.isinf(p) else f"l_{p:g} distance"
+    return f"{norm(result.settings['p'])} distance"

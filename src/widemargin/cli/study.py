@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +12,11 @@ import typer
 from widemargin.cli.console import notice, number, out, say, table, text
 from widemargin.cli.devices import device as device_of
 from widemargin.cli.errors import about, one_line_errors
-from widemargin.cli.options import RUNNING, DataRoot, Device
-from widemargin.cli.session import SESSION
+from widemargin.cli.options import RUNNING, SESSION, DataRoot, Device, ResultsFolder, option
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from widemargin.report.schema import Json
     from widemargin.studies.schema import Study
@@ -41,7 +42,6 @@ class EngineOption(StrEnum):
     ray = "ray"
 
 
-Results = Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of the files <ID>.json.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A study of [bold]widemargin study list[/bold], such as E3.")]
 
 
@@ -49,9 +49,7 @@ def list_() -> None:
     """List the studies, each with the figure or table of the paper that it reruns."""
     from widemargin.studies import catalog
 
-    rows = table("The studies")
-    for column in ("id", "source", "what", "claims"):
-        rows.add_column(column, no_wrap=column == "id", justify="right" if column == "claims" else "left")
+    rows = table("The studies", "id", "source", "what", "claims", right=["claims"], no_wrap=["id"])
     for study in catalog.declared():
         rows.add_row(study.id, text(study.source), text(study.title), str(len(study.claims)))
     out().print(rows)
@@ -66,21 +64,15 @@ def show(id: Id) -> None:
     console = out()
     console.print(text(f"{study.id}: {study.title} ({study.source})", "bold"), soft_wrap=True)
     console.print(text(study.question), soft_wrap=True)
-    claims = table("Claims")
-    claims.add_column("claim")
-    claims.add_column("reported", justify="right")
-    claims.add_column("tolerance", justify="right")
+    claims = table("Claims", "claim", "reported", "tolerance", right=["reported", "tolerance"])
     for claim in study.claims:
         unit = " points" if claim.kind == "points" else ""
         numbers = ("order", "") if claim.reported is None else (f"{claim.reported:g}{unit}", f"± {claim.allowed:g}")
         claims.add_row(text(claim.text), *numbers)
     console.print(claims)
     console.print(_arms(study))
-    scales = table("Scales")
-    for column in ("scale", "minutes", "seeds", "search", "what is cut"):
-        scales.add_column(
-            column, no_wrap=column == "scale", justify="right" if column in ("minutes", "seeds") else "left"
-        )
+    columns = ("scale", "minutes", "seeds", "search", "what is cut")
+    scales = table("Scales", *columns, right=["minutes", "seeds"], no_wrap=["scale"])
     for name, scale in study.scales.items():
         search = f"{scale.cells} cells" if scale.cells > 1 else "none"
         scales.add_row(name, f"{scale.minutes:g}", str(scale.seeds), search, text(scale.note))
@@ -91,34 +83,24 @@ def show(id: Id) -> None:
 
 def run(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="The studies to run, or [bold]all[/bold].")],
-    scale: Annotated[ScaleOption, typer.Option(help="The scale of the runs.")] = ScaleOption.quick,
+    scale: Annotated[ScaleOption, option("The scale of the runs.")] = ScaleOption.quick,
     seeds: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of final seeds; by default that of the scale.")
+        int | None, option("Number of final seeds; by default that of the scale.", None, "N", min=1)
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, metavar="X", help="Start no trial after X minutes, counted over all studies.")
+        float | None, option("Start no trial after X minutes, counted over all studies.", None, "X", min=0)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Estimate the number of trials and the time; run nothing.")
+        bool, option("Estimate the number of trials and the time; run nothing.", None, "", flag="--dry-run")
     ] = False,
-    engine: Annotated[
-        EngineOption | None, typer.Option(help="Execution of the trials.", rich_help_panel=RUNNING)
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Processes of --engine workers.", rich_help_panel=RUNNING)
-    ] = 1,
-    address: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Address of a Ray cluster, for --engine ray.", rich_help_panel=RUNNING),
-    ] = None,
+    engine: Annotated[EngineOption | None, option("Execution of the trials.", RUNNING)] = None,
+    workers: Annotated[int, option("Processes of --engine workers.", RUNNING, "N", min=1)] = 1,
+    address: Annotated[str | None, option("Address of a Ray cluster, for --engine ray.", RUNNING, "ADDRESS")] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
-    runs: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder of finished trials.", rich_help_panel=RUNNING)
-    ] = Path("runs/studies"),
+    runs: Annotated[Path, option("Folder of finished trials.", RUNNING, "FOLDER")] = Path("runs/studies"),
     results: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder of <ID>.json; by default results, for smoke scale none."),
+        Path | None, option("Folder of <ID>.json; by default results, for smoke scale none.", None, "FOLDER")
     ] = None,
 ) -> None:
     """Run studies and compare with the papers.
@@ -167,20 +149,14 @@ def run(
             say(f"wrote {written}")
 
 
-def verdicts(results: Results = Path("results")) -> None:
+def verdicts(results: ResultsFolder = Path("results")) -> None:
     """Show the verdicts: the papers' numbers and the measured ones, for every study."""
-    from widemargin.studies import catalog, result
-
-    rows = table("Verdicts")
-    for column in ("id", "claim", "paper", "ours", "verdict"):
-        rows.add_column(column, no_wrap=column in ("id", "paper"))
-    counts: dict[str, int] = {}
-    for study in catalog.declared():
-        path = results / f"{study.id}.json"
-        found = result.read(path) if path.is_file() else result.not_run(study)
+    rows = table("Verdicts", "id", "claim", "paper", "ours", "verdict", no_wrap=["id", "paper"])
+    counts: Counter[str] = Counter()
+    for found in results_in(results):
         for claim in found["claims"]:
-            counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
-            rows.add_row(study.id, text(claim["text"]), _paper(claim), _ours(claim), text(claim["verdict"]))
+            counts[claim["verdict"]] += 1
+            rows.add_row(found["study"], *_cells(claim))
     console = out()
     console.print(rows)
     console.print(text(", ".join(f"{count} {word}" for word, count in counts.items())), soft_wrap=True)
@@ -190,29 +166,33 @@ for command, called in ((list_, "list"), (show, "show"), (run, "run"), (verdicts
     app.command(called)(one_line_errors(command))
 
 
+def results_in(folder: Path) -> list[dict[str, Json]]:
+    """The results of all studies, in order; one without a file in `folder` was not run."""
+    from widemargin.studies import catalog, result
+
+    paths = [(study, folder / f"{study.id}.json") for study in catalog.declared()]
+    return [result.read(path) if path.is_file() else result.not_run(study) for study, path in paths]
+
+
 def _claims(found: dict[str, Json]) -> Table:
-    rows = table(f"{found['study']}: {found['title']}, {found['scale']} scale, {found['trials']} trials")
-    for column in ("claim", "paper", "ours", "verdict"):
-        rows.add_column(column)
+    title = f"{found['study']}: {found['title']}, {found['scale']} scale, {found['trials']} trials"
+    rows = table(title, "claim", "paper", "ours", "verdict")
     for claim in found["claims"]:
-        rows.add_row(text(claim["text"]), _paper(claim), _ours(claim), text(claim["verdict"]))
+        rows.add_row(*_cells(claim))
     return rows
 
 
-def _paper(claim: dict[str, Json]) -> str:
-    return "order" if claim["reported"] is None else f"{claim['reported']:g}"
-
-
-def _ours(claim: dict[str, Json]) -> str:
-    if claim["measured"] is None:
-        return "–"
-    return number(claim["measured"]) + (f" ± {number(claim['sd'])}" if claim["sd"] is not None else ", one seed")
+def _cells(claim: dict[str, Json]) -> tuple[Text, str, str, Text]:
+    """The claim, the paper's number, the measured one and the verdict."""
+    paper = "order" if claim["reported"] is None else f"{claim['reported']:g}"
+    ours = "–"
+    if claim["measured"] is not None:
+        ours = number(claim["measured"]) + (f" ± {number(claim['sd'])}" if claim["sd"] is not None else ", one seed")
+    return text(claim["text"]), paper, ours, text(claim["verdict"])
 
 
 def _arms(study: Study) -> Table:
-    rows = table("Arms")
-    rows.add_column("arm", no_wrap=True)
-    rows.add_column("searched")
+    rows = table("Arms", "arm", "searched", no_wrap=["arm"])
     for arm in study.arms:
         searched = "; ".join(f"{key} {', '.join(map(str, values))}" for key, values in arm.search.items())
         rows.add_row(text(arm.name), text(searched))
@@ -222,9 +202,8 @@ def _arms(study: Study) -> Table:
 def _estimates(plans: list[Json], folder: Path) -> Table:
     from widemargin.studies.run import estimate
 
-    rows = table(f"What is left at {plans[0].name} scale" if plans else "Nothing")
-    for column in ("id", "search trials", "final trials", "done", "minutes"):
-        rows.add_column(column, justify="right" if column != "id" else "left")
+    counts = ("search trials", "final trials", "done", "minutes")
+    rows = table(f"What is left at {plans[0].name} scale" if plans else "Nothing", "id", *counts, right=counts)
     total = 0.0
     for plan in plans:
         found = estimate(plan, folder)

@@ -14,8 +14,9 @@ def headline(result: Result) -> list[str]:
     arms = result["arms"]
     if len(arms) == 1:
         return [sentence(told) for told in (_single(result),) if told]
-    best = _best_margin(arms)
-    told = [_margins(arms), _accuracy(arms, best), _attacked(result, best)]
+    means = _means(arms)
+    best = _best(means) if len(means) > 1 else None  # called "it" after the first sentence
+    told = [_margins(means), _accuracy(arms, best), _attacked(result, best)]
     return [sentence(one) for one in told if one]
 
 
@@ -23,7 +24,8 @@ def _single(result: Result) -> str:
     arm = result["arms"][0]
     said = []
     if (accuracy := arm.get("accuracy")) is not None:
-        said.append(f"{share(accuracy)}{_of(arm)} are classified correctly")
+        samples = f"{arm['samples']:,} samples" if "samples" in arm else "the samples"
+        said.append(f"{share(accuracy)} of {samples} are classified correctly")
     for place in places([arm])[:1]:
         found = statistics(arm["margins"][place])
         if math.isfinite(found.mean):
@@ -43,18 +45,14 @@ def _means(arms: list[ArmResult]) -> dict[str, float]:
     return {label: mean for label, mean in means.items() if math.isfinite(mean)}
 
 
-def _best_margin(arms: list[ArmResult]) -> str | None:
-    """The arm with the largest mean margin, called "it" after the first sentence."""
-    means = _means(arms)
-    return max(means, key=lambda label: means[label]) if len(means) > 1 else None
+def _best(values: dict[str, float]) -> str:
+    return max(values, key=lambda label: values[label])
 
 
-def _margins(arms: list[ArmResult]) -> str:
-    means = _means(arms)
+def _margins(means: dict[str, float]) -> str:
     if len(means) < 2:
         return ""
-    base = next(iter(means))
-    best = max(means, key=lambda label: means[label])
+    base, best = next(iter(means)), _best(means)
     top, reference = means[best], means[base]
     if best == base:
         second = max(mean for label, mean in means.items() if label != base)
@@ -79,8 +77,7 @@ def _accuracy(arms: list[ArmResult], subject: str | None) -> str:
     known = {label_of(arm): a for arm in arms if (a := arm.get("accuracy")) is not None}
     if len(known) < 2:
         return ""
-    base = next(iter(known))
-    best = max(known, key=lambda label: known[label])
+    base, best = next(iter(known)), _best(known)
     samples = min(arm.get("samples", 0) for arm in arms)
     # Two standard errors of the difference of two shares of the same number of samples.
     noise = 2 * math.sqrt(2 * known[best] * (1 - known[best]) / samples) if samples else 0.0
@@ -101,8 +98,7 @@ def _attacked(result: Result, subject: str | None) -> str:
     known = {label_of(arm): a for arm in result["arms"] if (a := accuracy_at(arm, epsilon)) is not None}
     if len(known) < 2:
         return ""
-    base = next(iter(known))
-    best = max(known, key=lambda label: known[label])
+    base, best = next(iter(known)), _best(known)
     under = f"Under {attack.get('name', 'attack')} at ε = {epsilon:g}"
     if best == base:
         return f"{under}, no network is right more often than {base}, {share(known[base])}."
@@ -114,7 +110,3 @@ def accuracy_at(arm: ArmResult, epsilon: float | int) -> float | None:
     """The accuracy of the arm's curve at `epsilon`, if it was measured there."""
     found = (float(p["accuracy"]) for p in arm.get("curve", []) if math.isclose(p["epsilon"], epsilon, rel_tol=1e-6))
     return next(found, None)
-
-
-def _of(arm: ArmResult) -> str:
-    return f" of {arm['samples']:,} samples" if "samples" in arm else " of the samples"
