@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from widemargin.data.seeds import seed_all
+from widemargin.training.batches import seed_all
 
 _GOLDEN = 0x9E3779B97F4A7C15
 

@@ -7,18 +7,21 @@ batches and order. Each of several processes takes its share of every batch.
 from __future__ import annotations
 
 import abc
+import hashlib
 import itertools
 import operator
+import random
 from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
 from widemargin.data import Batches, Samples, batches
-from widemargin.data.seeds import generator, seed_all
+from widemargin.data.seeds import generator
 
 AnyDataset: TypeAlias = Dataset[Any]
 Measurable: TypeAlias = AnyDataset | DataLoader[Any]
@@ -180,3 +183,20 @@ def _check_shares(count: int, batch_size: int, processes: int) -> None:
             f"batch_size is {batch_size}, which leaves {last} of the {count} samples in the last batch, too few for "
             f"{processes} processes: choose another batch_size"
         )
+
+
+def seed_all(device: torch.device, *key: object) -> None:
+    """Seed torch on the CPU and on `device`, numpy's and Python's global generators with SHA-256 of `key`.
+
+    Every step of a training does so from (seed, step, process). A resumed training then draws the same numbers as an
+    uninterrupted one without a stored generator state, on any device.
+    """
+    number = int.from_bytes(hashlib.sha256(repr(("widemargin.training", *key)).encode()).digest()[:8], "big") >> 1
+    torch.default_generator.manual_seed(number)  # torch.manual_seed would format a stack trace for CUDA every time
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(number)
+    elif device.type == "mps":
+        torch.mps.manual_seed(number)
+    random.seed(number)
+    np.random.seed(number % 2**32)  # noqa: NPY002  (users' transforms draw from the global generator)

@@ -15,11 +15,10 @@ from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
 from widemargin.checks import check_scores_and_labels, is_capturing
 from widemargin.data import batches, load
-from widemargin.data.seeds import seed_all
 from widemargin.losses.protocol import fast_backward, is_capturable, needs_index, values_of
 from widemargin.modules import evaluating, floating_parameter, scores_of
 from widemargin.training import checkpoint, distributed
-from widemargin.training.batches import Batch, InMemory, Replica, Source, source
+from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
 from widemargin.training.callbacks import Callback, FitState
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
