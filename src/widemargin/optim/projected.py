@@ -8,14 +8,16 @@ from typing import Any, TypeAlias, overload
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
 from widemargin.checks import check_callable
 from widemargin.optim.rows import ParamGroup, as_rows, check_layout, from_rows
 
 Projection: TypeAlias = Callable[[Float[Tensor, "rows fan_in"]], Float[Tensor, "rows fan_in"]]
 """A weight as the matrix of its rows → a matrix of the same shape."""
-Hook: TypeAlias = Callable[..., Any]
+
+
+def _forwarded(name: str) -> Any:
+    return property(lambda self: getattr(self.optimizer, name), doc=f"`{name}` of `optimizer`.")
 
 
 class Projected(torch.optim.Optimizer):
@@ -60,45 +62,16 @@ class Projected(torch.optim.Optimizer):
         self.optimizer.add_param_group(param_group)
         self._project(self.param_groups[-1])
 
-    @property
-    def param_groups(self) -> list[ParamGroup]:  # type: ignore[override]
-        """As in `optimizer`."""
-        return self.optimizer.param_groups
-
-    @property
-    def state(self) -> dict[Tensor, ParamGroup]:  # type: ignore[override]
-        """As in `optimizer`."""
-        return self.optimizer.state
-
-    @property
-    def defaults(self) -> ParamGroup:  # type: ignore[override]
-        """As in `optimizer`."""
-        return self.optimizer.defaults
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """As `optimizer` does it."""
-        self.optimizer.zero_grad(set_to_none)
-
-    def state_dict(self) -> ParamGroup:
-        """The state dict of `optimizer`, which can be loaded with and without the projection."""
-        return self.optimizer.state_dict()
-
-    def load_state_dict(self, state_dict: ParamGroup) -> None:
-        """As `optimizer` does it; weights do not change."""
-        self.optimizer.load_state_dict(state_dict)
-
-    def register_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Registered on `optimizer`, as are the three below."""
-        return self.optimizer.register_state_dict_pre_hook(hook, prepend)
-
-    def register_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:  # noqa: D102
-        return self.optimizer.register_state_dict_post_hook(hook, prepend)
-
-    def register_load_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:  # noqa: D102
-        return self.optimizer.register_load_state_dict_pre_hook(hook, prepend)
-
-    def register_load_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:  # noqa: D102
-        return self.optimizer.register_load_state_dict_post_hook(hook, prepend)
+    param_groups = _forwarded("param_groups")
+    state = _forwarded("state")
+    defaults = _forwarded("defaults")
+    zero_grad = _forwarded("zero_grad")
+    state_dict = _forwarded("state_dict")  # can be loaded with and without the projection
+    load_state_dict = _forwarded("load_state_dict")  # weights do not change
+    register_state_dict_pre_hook = _forwarded("register_state_dict_pre_hook")
+    register_state_dict_post_hook = _forwarded("register_state_dict_post_hook")
+    register_load_state_dict_pre_hook = _forwarded("register_load_state_dict_pre_hook")
+    register_load_state_dict_post_hook = _forwarded("register_load_state_dict_post_hook")
 
     def __getstate__(self) -> ParamGroup:
         return {"optimizer": self.optimizer, "projection": self.projection}
