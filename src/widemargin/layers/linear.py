@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 from widemargin import norms
 from widemargin.layers.forms import Affine, double, zeros_like
-from widemargin.layers.nodes import Node, WeightGradient, WeightGradients
-from widemargin.layers.registry import register
+from widemargin.layers.registry import Node, WeightGradient, WeightGradients, register
 
 register("operator_norm", nn.Linear)(norms.spectral_of_layer)
 

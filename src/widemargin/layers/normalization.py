@@ -19,8 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from widemargin._autograd import norm_jvp
 from widemargin._cuda import has_triton
 from widemargin.layers.forms import Affine, double, per_channel, zeros_like
-from widemargin.layers.nodes import Node, WeightGradient, WeightGradients
-from widemargin.layers.registry import register
+from widemargin.layers.registry import Node, WeightGradient, WeightGradients, register
 from widemargin.types import HALF, wide
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)

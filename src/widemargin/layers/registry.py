@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from widemargin.layers.forms import Affine, Form, MaxPool, Slopes
 
 Rule: TypeAlias = Callable[..., Any]
 Key: TypeAlias = "type | Callable[..., object] | str"
 """A layer type, a function of torch, or the name of an autograd node."""
+Node: TypeAlias = Any
+"""A node of autograd; torch does not declare the tensors that it saved."""
+WeightGradients: TypeAlias = tuple[Tensor | None, ...]
+"""The gradients of the inputs of a node, in their order."""
+WeightGradient: TypeAlias = Callable[[Tensor, Tensor], WeightGradients]
+"""(gradient that arrives at the node, factor of each of its entries) → gradients of the inputs."""
 _R = TypeVar("_R", bound=Rule)
 
 CAPABILITIES: dict[str, str] = {

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin._cuda.deferred_checks import deferred_checks
 from widemargin.checks import check_count
-from widemargin.layers.nodes import WeightGradient
+from widemargin.layers.registry import WeightGradient
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
 from widemargin.places import At

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from widemargin.layers.nodes import Node, WeightGradient, WeightGradients
+from widemargin.layers.registry import Node, WeightGradient, WeightGradients
 from widemargin.split_backward import weight_gradients
 
 LEAF = "torch::autograd::AccumulateGrad"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from widemargin import layers
 from widemargin.layers.convolution import has_channels_last
-from widemargin.layers.nodes import Node, WeightGradient, WeightGradients
+from widemargin.layers.registry import Node, WeightGradient, WeightGradients
 
 _GRADIENTS, _SUMS = layers.lookup("weight_gradient"), layers.lookup("gradient_sums")
 
