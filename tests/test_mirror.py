@@ -21,7 +21,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "_autograd/preserve_rng.py": "margins/test_estimation.py",
     "_cuda/__init__.py": "_cuda/test_norm_kernel.py",
     "_cuda/norm_jvp_kernel.py": "_autograd/test_norm_jvp.py",
-    "bounds/certificate.py": "bounds/test_input_margin.py",
     "bounds/covering.py": "bounds/test_input_margin.py",
     "bounds/cushions.py": "bounds/test_odn.py",
     "bounds/jacobian.py": "bounds/test_input_margin.py",

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from widemargin.bounds.certificate import Certificate, MarginEstimate
 from widemargin.bounds.chain import chain_of
 from widemargin.bounds.jacobian import jacobian_estimate, jacobian_exact
+from widemargin.bounds.result import Certificate, MarginEstimate
 from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels
 from widemargin.modules import predict, unwrap
 from widemargin.types import Labels, PerExample, is_binary

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.certificate import Certificate, MarginEstimate
+from widemargin.bounds.result import Certificate, MarginEstimate
+from widemargin.checks import check_scores_and_labels
 from widemargin.geometry import jacobian_margin
-from widemargin.margins.output import differences
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled
 from widemargin.types import PerExample, is_binary
 
@@ -76,30 +76,33 @@ def _along(
 
 
 def _nearest(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The other class of smallest linearised distance (0 in a binary network), f_y − f_c, and its gradient."""
-    x = x.detach().requires_grad_()
-    scores = scores_of(network(x))
-    margin = differences(scores, y, classes=1)[:, 0]
-    if is_binary(scores):
-        (gradient,) = torch.autograd.grad(margin.sum(), x)
-        return torch.zeros_like(y, dtype=torch.long), margin.detach().double(), gradient
-    gaps = scores.gather(1, y[:, None].long()) - scores
+    """The other class of smallest linearised distance, f_y − f_c, and its gradient."""
+    x, gaps, own = _gaps(network, x, y)
     gradients = [torch.autograd.grad(column.sum(), x, retain_graph=True)[0] for column in gaps.unbind(dim=1)]
     slopes = torch.stack([norms.lp(g.double(), 2.0) for g in gradients], dim=1)
-    distances = gaps.detach().double() / torch.where(slopes > 0, slopes, torch.nan)
-    other = distances.nan_to_num(nan=torch.inf).scatter(1, y[:, None].long(), torch.inf).argmin(dim=1)
+    gaps = gaps.detach().double()
+    distances = (gaps / torch.where(slopes > 0, slopes, torch.nan)).nan_to_num(nan=torch.finfo(torch.float64).max)
+    other = distances.scatter(1, own, torch.inf).argmin(dim=1)
     # A misclassified sample has a class ahead of its own; so has then the one of smallest signed distance.
-    gap = torch.where(margin.detach() > 0, gaps.detach().gather(1, other[:, None])[:, 0], margin.detach())
+    margin = gaps.scatter(1, own, torch.inf).amin(dim=1)
+    gap = torch.where(margin > 0, gaps.gather(1, other[:, None])[:, 0], margin)
     rows = torch.arange(len(x), device=x.device)
-    return other, gap.double(), torch.stack(gradients, dim=1)[rows, other]
+    return other, gap, torch.stack(gradients, dim=1)[rows, other]
 
 
 def _gradient(network: nn.Module, x: Tensor, y: Tensor, other: Tensor) -> Tensor:
+    x, gaps, _ = _gaps(network, x, y)
+    (gradient,) = torch.autograd.grad(gaps.gather(1, other[:, None]).sum(), x)
+    return gradient
+
+
+def _gaps(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A leaf of `x`, f_y − f_c against every class c, and the index of y; a binary network has two classes, 0 and f."""
     x = x.detach().requires_grad_()
     scores = scores_of(network(x))
+    check_scores_and_labels(scores, y)
     if is_binary(scores):
-        gap = scores.reshape(-1) * y
-    else:
-        gap = (scores.gather(1, y[:, None].long()) - scores.gather(1, other[:, None]))[:, 0]
-    (gradient,) = torch.autograd.grad(gap.sum(), x)
-    return gradient
+        f = scores.reshape(-1, 1)
+        scores, y = torch.cat((torch.zeros_like(f), f), dim=1), y > 0
+    own = y.long()[:, None]
+    return x, scores.gather(1, own) - scores, own

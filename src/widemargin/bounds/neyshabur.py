@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from widemargin.margins.normalized import Biases
 class NeyshaburBound(Bound):
     """`value` = 2^L ‖v‖_2 Π‖W_i‖_F/√m, with every term of it."""
 
+    source: ClassVar[str] = "Neyshabur's Frobenius bound of the generalization error (sokolic, eq. 21), with constant 1"
     value: float
     depth: int
     classifier: float
@@ -25,11 +27,6 @@ class NeyshaburBound(Bound):
     samples: int
     largest_input: float
     assumptions: tuple[Assumption, ...]
-
-    @property
-    def source(self) -> str:
-        """The theorem, and the parts of it that the value leaves out."""
-        return "Neyshabur's Frobenius bound of the generalization error (sokolic, eq. 21), with constant 1"
 
     @property
     def terms(self) -> dict[str, float | int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,9 @@ class OdnLayer:
 class OdnBound(Bound):
     """`value` = L̂_{r,θ} + √(complexity + log), with every term of it."""
 
+    source: ClassVar[str] = (
+        "odn, Theorem 1, with constant 1; r and θ are distances in input space, its Lemma 1 is about scores"
+    )
     value: float
     empirical_loss: float
     complexity: float
@@ -55,11 +58,6 @@ class OdnBound(Bound):
     share_within: float
     without_margin: int
     assumptions: tuple[Assumption, ...]
-
-    @property
-    def source(self) -> str:
-        """The theorem, and the parts of it that the value leaves out."""
-        return "odn, Theorem 1, with constant 1; r and θ are distances in input space, its Lemma 1 is about scores"
 
     @property
     def terms(self) -> dict[str, float | int]:

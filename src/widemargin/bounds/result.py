@@ -1,10 +1,13 @@
-"""The base class of bounds: a value with its terms and assumptions."""
+"""Results: bounds with their terms and assumptions, and values per sample that are proved or estimated."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
+
+from widemargin.types import PerExample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,34 @@ class Bound(ABC):
         lines = [f"{self.source}: {self.value:.4g}{' (vacuous)' if self.vacuous else ''}"]
         lines += [f"  {name} = {value:.4g}" for name, value in self.terms.items()]
         return "\n".join([*lines, *(f"  {assumption}" for assumption in self.assumptions)])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Values:
+    kind: ClassVar[str]
+    what: str
+    values: PerExample
+
+    @property
+    def name(self) -> str:
+        """The printed name."""
+        return f"{self.kind}: {self.what}"
+
+    def __str__(self) -> str:
+        low, middle = float(self.values.min()), float(self.values.nanmedian())
+        return f"{self.name}: min {low:.4g}, median {middle:.4g}, {len(self.values)} samples"
+
+
+class Certificate(_Values):
+    """Proved lower bounds of the true values, up to the rounding of the network's scores."""
+
+    kind = "certificate"
+
+
+class MarginEstimate(_Values):
+    """Estimates without proof, which may be above the true values. NaN where there is none."""
+
+    kind = "estimate (no certificate)"
 
 
 def power(base: float, exponent: float | int) -> float:

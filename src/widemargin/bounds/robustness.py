@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from widemargin.bounds.certificate import Certificate, MarginEstimate
 from widemargin.bounds.covering import Covering, GreedyCovering
-from widemargin.bounds.result import Assumption, Bound, power
+from widemargin.bounds.result import Assumption, Bound, Certificate, MarginEstimate, power
 from widemargin.checks import check_count, check_number
 
 _LN2 = math.log(2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,9 @@ class SpectralLayer:
 class SpectralBound(Bound):
     """`value` = R̂_γ + ‖X‖_F R_w/(γ n), with every term of it."""
 
+    source: ClassVar[str] = (
+        "Bartlett's spectral margin bound (farhang, eq. 2), with constant 1 and without its logarithms"
+    )
     value: float
     ramp_loss: float
     complexity: float
@@ -44,11 +47,6 @@ class SpectralBound(Bound):
     samples: int
     margin: float
     assumptions: tuple[Assumption, ...]
-
-    @property
-    def source(self) -> str:
-        """The theorem, and the parts of it that the value leaves out."""
-        return "Bartlett's spectral margin bound (farhang, eq. 2), with constant 1 and without its logarithms"
 
     @property
     def terms(self) -> dict[str, float | int]:

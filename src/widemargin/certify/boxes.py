@@ -35,30 +35,16 @@ class Ball:
     q: float
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tube:
-    """‖h − centre‖_2 ≤ reach, `reach` per sample, by the Lipschitz constants of the layers."""
+def l2_ball(x: Tensor, radius: Tensor, p: float) -> Ball:
+    """The l_2 ball around the inputs' l_p ball."""
+    larger = x[0].numel() ** (0.5 - 1 / p) if p > 2 else 1.0
+    return Ball(centre=x, radius=radius * larger * (1 + ROUNDING), q=2.0)
 
-    centre: Tensor
-    reach: Tensor
 
-    @classmethod
-    def of(cls, x: Tensor, radius: Tensor, p: float) -> Tube:
-        """The l_2 ball around the inputs' l_p ball."""
-        larger = x[0].numel() ** (0.5 - 1 / p) if p > 2 else 1.0
-        return cls(centre=x, reach=radius * larger * (1 + ROUNDING))
-
-    def box(self, step: Affine) -> Box:
-        """The box of the outputs of a layer with known row norms: within reach·‖W_i‖_2 of its value at the centre."""
-        assert step.row_norms is not None
-        rows = step.row_norms(2.0, None) * (1 + ROUNDING)
-        spread = self.reach.view(-1, *[1] * rows.ndim) * rows
-        return _around(step, self.centre, spread + ROUNDING * step.magnitude(self.centre.abs()))
-
-    def through(self, step: Form, lipschitz: float) -> Tube:
-        """After the step; operator norms, which Lanczos iteration approaches from below, are raised by a millionth."""
-        slack = 1e-6 if isinstance(step, Affine) and not step.moves else 0.0
-        return Tube(centre=step.forward(self.centre), reach=self.reach * lipschitz * (1 + slack))
+def ball_through(step: Form, ball: Ball, lipschitz: float) -> Ball:
+    """An l_2 ball of the outputs; operator norms, which Lanczos iteration approaches from below, are raised."""
+    slack = 1e-6 if isinstance(step, Affine) and not step.moves else 0.0
+    return Ball(centre=step.forward(ball.centre), radius=ball.radius * lipschitz * (1 + slack), q=2.0)
 
 
 def through(step: Form, region: Ball | Box) -> Ball | Box:

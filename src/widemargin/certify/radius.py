@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.certificate import Certificate
+from widemargin.bounds.result import Certificate
 from widemargin.certify.backward import LinearBound, linear_bound
-from widemargin.certify.boxes import Ball, Box, Tube, box_of, through
+from widemargin.certify.boxes import Ball, Box, ball_through, box_of, l2_ball, through
 from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
 from widemargin.geometry.network import Network, against, check_inputs, read
 from widemargin.layers.forms import Affine, Slopes
@@ -126,7 +126,7 @@ def _bounds(
     """Lower bounds of every row of the scores: linear (None for "ibp"), and by the box of the scores."""
     region: Ball | Box = Ball(centre=x, radius=radius, q=norms.dual(p))
     boxes: list[Box] = []
-    tube = None if method == "ibp" else Tube.of(x, radius, p)
+    tube = None if method == "ibp" else l2_ball(x, radius, p)
     for number, (step, shape) in enumerate(zip(network.steps, network.shapes)):
         box = box_of(region)
         if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and _is_loose(network, boxes):
@@ -135,8 +135,8 @@ def _bounds(
         region = through(step, region)
         if tube is not None:
             if isinstance(region, Box) and isinstance(step, Affine) and step.row_norms is not None:
-                region = region.meet(tube.box(step))
-            tube = tube.through(step, network.lipschitz[number])
+                region = region.meet(box_of(through(step, tube)))
+            tube = ball_through(step, tube, network.lipschitz[number])
     scores = box_of(region)
     low, high = (end.reshape(len(x), 1, -1) for end in (scores.lower, scores.upper))
     interval = (rows.clamp(min=0) * low + rows.clamp(max=0) * high).sum(dim=2)
