@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
@@ -14,9 +13,9 @@ from widemargin.bounds.chain import LayerChain, Link, chain_of
 from widemargin.bounds.cushions import Cushions, check_probes, measured
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.checks import check_choice, check_number
-from widemargin.margins.distance import distance
+from widemargin.margins.measurement import measure
 from widemargin.margins.normalized import Biases
-from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
+from widemargin.modules import predict, unwrap
 from widemargin.types import Labels
 
 CushionForm = Literal["printed", "squared"]
@@ -180,15 +179,9 @@ def _layer(link: Link, found: Cushions, power: int) -> OdnLayer:
 
 def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
     """The linearised l_2 distance at the input, and ‖f(x)‖_2, of every sample."""
-    network = unwrap(model)
     if len(labels) != len(x):
         raise ValueError(f"labels has {len(labels)} entries, but x has {len(x)} samples")
-    distances, sizes = [], []
-    with evaluating(network), uncompiled(network), torch.enable_grad():
-        for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
-            batch = cast_input(network, batch)
-            with places.watch(network, (places.INPUT,)) as at:
-                scores = scores_of(network(batch))
-            distances.append(distance(scores, y.to(scores.device), at=at)[places.INPUT].detach().double())
-            sizes.append(norms.lp(scores.detach().double().reshape(len(batch), -1), 2.0))
-    return torch.cat(distances), torch.cat(sizes)
+    network = unwrap(model)
+    measured_at = measure(network, (x, labels), at=(places.INPUT,), batch_size=batch_size, progress=False)
+    scores = predict(network, x, batch_size=batch_size).double().reshape(len(x), -1)
+    return measured_at.margins[places.INPUT].double(), norms.lp(scores, 2.0)

@@ -91,7 +91,7 @@ def walk(
             continue
         kink = network.steps[index]
         assert not isinstance(kink, Affine)
-        rows = max(1, _NUMBERS // (stack[0].numel() * _rivals(kink)))
+        rows = max(1, _NUMBERS // max(kink.rivals(stack[:1]).numel(), 1))
         if len(stack) > rows:
             parts = torch.arange(len(stack), device=stack.device).split(rows)
             waiting += [(index, owner[part], low[part], high[part], stack[part]) for part in parts]
@@ -146,10 +146,6 @@ def _crossings(rivals: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tenso
             pieces.append(piece)
             times.append(t)
     return torch.cat(pieces), torch.cat(times)
-
-
-def _rivals(kink: Kink) -> int:
-    return 2 if isinstance(kink, Slopes) else kink.windows.shape[1]
 
 
 def read_pair(model: nn.Module, x: Tensor, x2: Tensor) -> tuple[Network, Tensor, Tensor]:
