@@ -10,7 +10,7 @@ from widemargin._io.files import write_whole
 from widemargin._io.optional import import_optional
 from widemargin.report.layers import HOVER, TICKS, ChartRow, arm_chart, cycled, digits, figure, hover, tips
 from widemargin.report.names import label_of, place_name, sentence, with_norm
-from widemargin.report.schema import Json, Result
+from widemargin.report.schema import ArmResult, Json, Result
 from widemargin.report.statistics import density, places, statistics
 from widemargin.report.theme import Mode, config
 
@@ -76,24 +76,14 @@ def margins(result: Result, place: str) -> alt.LayerChart:
 
 def under_attack(result: Result) -> alt.LayerChart:
     """Accuracy over ε, the size of the attack, a line per arm."""
-    rows = [
-        {"arm": label_of(arm), "epsilon": point["epsilon"], "accuracy": point["accuracy"]}
-        for arm in result["arms"]
-        for point in arm.get("curve", [])
-    ]
     attack = result.get("attack", {})
     title = with_norm("ε", attack.get("norm", ""))
-    return _shares(result, rows, "epsilon", title, "ε", f"Accuracy under {attack.get('name', 'attack')}")
+    return _shares(result, "curve", "epsilon", title, "ε", f"Accuracy under {attack.get('name', 'attack')}")
 
 
 def over_data(result: Result) -> alt.LayerChart:
     """Accuracy against the number of training samples, on a logarithmic axis, a line per arm."""
-    rows = [
-        {"arm": label_of(arm), "samples": point["samples"], "accuracy": point["accuracy"]}
-        for arm in result["arms"]
-        for point in arm.get("sizes", [])
-    ]
-    return _shares(result, rows, "samples", "training samples", "samples", "Accuracy against data", log=True)
+    return _shares(result, "sizes", "samples", "training samples", "samples", "Accuracy against data", log=True)
 
 
 def over_training(result: Result, quantity: Quantity = "distance", place: str = "input") -> alt.LayerChart:
@@ -135,21 +125,20 @@ def save(
     path = Path(path)
     if path.suffix not in (".svg", ".png"):
         raise ValueError(f"path is {str(path)!r}, expected a name that ends in .svg or .png")
-    content = (
-        svg(chart, mode).encode()
-        if path.suffix == ".svg"
-        else import_optional("vl_convert").vegalite_to_png(
-            _static(chart.to_dict()), scale=scale, vl_version=vega_lite_version(), config=config(mode, legend=True)
-        )
-    )
+    content = svg(chart, mode) if path.suffix == ".svg" else _converted("png", chart, mode, scale=scale)
     return write_whole(path, lambda part: part.write_bytes(content))
 
 
-def svg(chart: alt.TopLevelMixin, mode: Mode) -> str:
-    """The SVG of `chart`."""
-    convert, spec = import_optional("vl_convert"), _static(chart.to_dict())
-    text: str = convert.vegalite_to_svg(spec, vl_version=vega_lite_version(), config=config(mode, legend=True))
-    return text
+def svg(chart: alt.TopLevelMixin, mode: Mode) -> bytes:
+    """The SVG of `chart`, in UTF-8."""
+    content: bytes = _converted("svg", chart, mode).encode()
+    return content
+
+
+def _converted(form: Literal["svg", "png"], chart: alt.TopLevelMixin, mode: Mode, **more: float | int) -> Json:
+    convert = getattr(import_optional("vl_convert"), f"vegalite_to_{form}")
+    settings = {"vl_version": vega_lite_version(), "config": config(mode, legend=True)}
+    return convert(_static(chart.to_dict()), **settings, **more)
 
 
 def vega_lite_version() -> str:
@@ -169,9 +158,12 @@ def _static(spec: dict[str, Json]) -> dict[str, Json]:
 
 
 def _shares(
-    result: Result, rows: list[ChartRow], x: str, title: str, told: str, name: str, *, log: bool = False
+    result: Result, entry: Literal["curve", "sizes"], x: str, title: str, told: str, name: str, *, log: bool = False
 ) -> alt.LayerChart:
+    """The accuracy over `x` in the rows that the arms have under `entry`."""
     alt = import_optional("altair")
+    points: list[tuple[ArmResult, Json]] = [(arm, one) for arm in result["arms"] for one in arm.get(entry, [])]
+    rows = [{"arm": label_of(arm), x: point[x], "accuracy": point["accuracy"]} for arm, point in points]
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(nice=False)
     shares = alt.Scale(zero=False, nice=True) if log else alt.Scale(domain=[0, 1])
     lines = arm_chart(result).encode(

@@ -163,7 +163,7 @@ def _cells(point: study_charts.Point, figure: Figure) -> dict[str, str]:
 
 def _image(result: StudyResult, figure: Figure, mode: Mode) -> str:
     """The chart as a data URI of an SVG: scripts inside an image never run."""
-    content = svg(study_charts.chart(result, figure), mode).encode()
+    content = svg(study_charts.chart(result, figure), mode)
     return "data:image/svg+xml;base64," + base64.b64encode(content).decode("ascii")
 
 
