@@ -26,13 +26,13 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin._cuda.deferred_checks import deferred_checks
 from widemargin.checks import check_count
-from widemargin.layers.registry import WeightGradient
+from widemargin.layers.registry import WeightGradient, WeightGradients
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
 from widemargin.places import At
-from widemargin.split_backward import reasons, weight_gradients
+from widemargin.split_backward import reasons
 from widemargin.split_backward.graph import ForwardGraph, ParameterGradients, ParameterUse, graph_of
-from widemargin.split_backward.protocol import SplitLoss
+from widemargin.split_backward.reasons import SplitLoss
 from widemargin.split_backward.sample_layouts import SampleFactors, SampleLayout, layouts_of
 from widemargin.types import Labels, PerClass, PerExample
 
@@ -161,7 +161,7 @@ def _second_pass(
                 assert gradients[0] is not None
                 group_norms.setdefault((own[0], gradients[0].dtype), []).append((use, gradients[0]))
         for (layout, _), group in group_norms.items():
-            answers = weight_gradients.group_norms([sums for _, sums in group], layout.spread(weights))
+            answers = _group_norms([sums for _, sums in group], layout.spread(weights))
             for (use, _), answer in zip(group, answers):
                 add(use.to_parameters(answer))
     leaves = [leaf for leaf, _ in sums.values()]
@@ -172,6 +172,16 @@ def _second_pass(
             _WithGradients.apply(totals, *leaves).backward()
 
     return add_to_grad
+
+
+def _group_norms(sums: list[Tensor], weights: Tensor) -> list[WeightGradients]:
+    """The gradients of (input, γ, β) of group norms, without the first, from their sums on one batch.
+
+    All layers in one operation: each by itself would take a GPU longer to launch than to compute.
+    """
+    each = weights.to(sums[0].dtype).view(1, -1, 1)
+    both = (torch.cat(sums, dim=2) * each).sum(1)  # no matrix product: those may run as TF32
+    return [(None, *part.unbind()) for part in both.split([one.shape[2] for one in sums], dim=1)]
 
 
 class _WithGradients(torch.autograd.Function):

@@ -19,12 +19,15 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
+from widemargin import layers
+from widemargin.layers.convolution import has_channels_last
 from widemargin.layers.registry import Node, WeightGradient, WeightGradients
-from widemargin.split_backward import weight_gradients
 
 LEAF = "torch::autograd::AccumulateGrad"
 _IDENTITY = ("AliasBackward0", "torch::autograd::Identity")
 _TRANSPARENT = ("ToCopyBackward0", "TBackward0", *_IDENTITY)
+_SAVES_NOTHING = ("AddBackward0", "SubBackward0", "CatBackward0")
+_WEIGHT_GRADIENTS, _SUMS = layers.lookup("weight_gradient"), layers.lookup("gradient_sums")
 
 Edges: TypeAlias = tuple[tuple[Node | None, int], ...]
 ParameterGradients: TypeAlias = Iterator[tuple[Tensor, Tensor]]
@@ -43,7 +46,9 @@ class ParameterUse:
         is_exclusive: whether no other use has any of these parameters.
         keeps_sums: whether two sums over the pixels are kept instead of the arriving gradients, whose first dimension
             then is that of the samples.
-        is_channels_last: whether it is a convolution that would copy its gradient to put channels last.
+        is_channels_last: whether it is a convolution of images with channels last, which would copy its gradient. Where
+            only the kernel has channels last, the pass for the activations needs the gradient as it comes (torch lays
+            it out as the input, and then as the kernel), and `weight_gradient` copies it for the other one.
     """
 
     node: Node
@@ -95,7 +100,7 @@ class ParameterUse:
             if gradient is None:
                 return None
             if self.keeps_sums:
-                kept.append(weight_gradients.gradient_sums(self.node, gradient))
+                kept.append(_SUMS[self.node.name()](self.node, gradient))
                 return None
             kept.append(gradient.contiguous(memory_format=torch.channels_last))  # once, for both passes
             return (kept[0], *arriving[1:])
@@ -107,13 +112,19 @@ class ParameterUse:
             handle.remove()  # else node and hook would keep each other alive
 
     def weight_gradient(self) -> WeightGradient | None:
-        """A function for the gradients of the parameters that does not need the node, which may be freed; or None."""
-        return None if self.keeps_sums else weight_gradients.of_gradient(self.node, self.parameter_inputs)
+        """A function for the gradients of the parameters by the operations that autograd itself calls; or None.
+
+        The engine of autograd takes longer to start than a convolution takes on a fast GPU. The function holds the
+        saved tensors that it needs, and the first pass may free the others: a network of layers with such rules frees
+        as much memory as the stored gradients take.
+        """
+        rule = None if self.keeps_sums else _WEIGHT_GRADIENTS.get(self.node.name())
+        return None if rule is None else rule(self.node, self.parameter_inputs)
 
     @property
     def needs_node(self) -> bool:
         """Whether, without such a function, the node is called again and needs its saved tensors."""
-        return not self.keeps_sums and not weight_gradients.saves_nothing(self.node)
+        return not self.keeps_sums and self.node.name() not in _SAVES_NOTHING
 
     def parameter_gradients(
         self, kept: Sequence[Tensor | None], factors: Sequence[Tensor | None], function: WeightGradient | None
@@ -202,13 +213,18 @@ def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> ForwardGraph:
             parameter_inputs=inputs,
             leaves=leaves,
             is_exclusive=all(counts[id(leaf)] == 1 for leaf in leaves),
-            keeps_sums=outputs[node] == {0} and weight_gradients.has_sums(node, inputs),
-            is_channels_last=weight_gradients.is_channels_last(node),
+            keeps_sums=outputs[node] == {0} and _has_sums(node, inputs),
+            is_channels_last=node.name() == "ConvolutionBackward0" and has_channels_last(node._saved_input),
         )
         for node, inputs, leaves in entered
     ]
     # A pass in forward mode (`forward_mode`) has identity nodes in between.
     return ForwardGraph(uses=uses, names=tuple(name for name in names if name not in _IDENTITY))
+
+
+def _has_sums(node: Node, enters: tuple[int, ...]) -> bool:
+    """Whether the gradients of the parameters follow from per-sample sums, see `layers.normalization`."""
+    return node.name() in _SUMS and 0 not in enters and len(node._input_metadata[0].shape) > 2
 
 
 def _late_to_early(root: Node) -> dict[Node, Edges]:

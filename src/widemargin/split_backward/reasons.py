@@ -5,15 +5,18 @@ The last reason, that samples mix in the network, is found by a trial in `sample
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from typing import Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from widemargin.margins.distance import Linearization
+from widemargin.margins.output import Classes, Reading
 from widemargin.modules import mixing_modules, unwrap
+from widemargin.places import At, BatchStatistics
 from widemargin.split_backward.graph import ForwardGraph
-from widemargin.split_backward.protocol import SplitLoss
 from widemargin.types import is_binary
 
 LEAST_WORK = {"cuda": 14 * 10**9}
@@ -31,6 +34,46 @@ TOO_SMALL = "layers so small that the split would take longer"
 
 _too_small: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
 """Networks and forms of batches below the limits, whose graphs need not be built again."""
+
+
+@runtime_checkable
+class SplitLoss(Protocol):
+    """A loss of score differences and of their slopes at some places, with the attributes of `losses.MarginLoss`."""
+
+    @property
+    def at(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def p(self) -> float: ...  # noqa: D102
+    @property
+    def classes(self) -> Classes: ...  # noqa: D102
+    @property
+    def probes(self) -> int | None: ...  # noqa: D102
+    @property
+    def aggregate(self) -> Literal["max", "sum"]: ...  # noqa: D102
+    @property
+    def read_as(self) -> Reading: ...  # noqa: D102
+    @property
+    def cross_entropy(self) -> float: ...  # noqa: D102
+    @property
+    def second_order(self) -> bool: ...  # noqa: D102
+    @property
+    def statistics(self) -> BatchStatistics: ...  # noqa: D102
+
+    def forward(self, model: nn.Module, x: Tensor) -> tuple[Tensor, At, Mapping[str, Tensor] | None]:
+        """The scores, the watched places, and the directions of `probes`."""
+        ...
+
+    def of(self, scores: Tensor, y: Tensor, *, at: At, directions: Mapping[str, Tensor] | None) -> Tensor:
+        """The loss of every sample."""
+        ...
+
+    def penalize(self, lines: Linearization) -> Tensor:
+        """The loss of every sample, given score differences and slopes."""
+        ...
+
+    def chosen(self, difference: Tensor, at: At, directions: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+        """At every place the column of `difference` that `probes` choose."""
+        ...
 
 
 def before_forward(model: nn.Module, loss: SplitLoss, memory: int | None) -> str | None:

@@ -29,7 +29,7 @@ from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin.margins.output import differences
 from widemargin.modules import scores_of, unwrap
 from widemargin.split_backward.graph import ForwardGraph, ParameterUse, graph_of
-from widemargin.split_backward.protocol import SplitLoss
+from widemargin.split_backward.reasons import SplitLoss
 
 WEIGHTS = (1.0, -2.0, 0.5, -1.0, 2.0, -0.5, 4.0, -0.25)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
