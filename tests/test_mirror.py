@@ -55,7 +55,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "population/stack.py": "population/test_fit.py",
     "population/vmap_lowering.py": "population/test_conv_matmul.py",
     "regularizers/classifier.py": "regularizers/test_weights.py",
-    "regularizers/second_pass.py": "regularizers/test_jacobian.py",
     "report/html.py": "report/test_page.py",
     "report/layers.py": "report/test_figures.py",
     "report/names.py": "report/test_tables.py",

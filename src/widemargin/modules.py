@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -85,6 +85,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def uncounted(network: nn.Module) -> Iterator[None]:
+    """Leave the running statistics of BatchNorm layers unchanged inside the `with` block."""
+    tracking = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
+    with ExitStack() as stack:
+        for module in tracking:
+            stack.callback(setattr, module, "track_running_stats", True)
+            module.track_running_stats = False
+        yield
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from oracles_regularizers import finite_differences, score_jacobians
 from widemargin import places
 from widemargin.regularizers import JacobianFrobenius
-from widemargin.regularizers.frobenius import _directions
+from widemargin.regularizers.jacobian import _directions
 from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
 
 

@@ -110,13 +110,19 @@ def linearize(
     if not isinstance(at, At):
         raise TypeError(f"at is a {type(at).__name__}, expected the places of places.watch(model, …)")
     difference = differences(scores, y, classes=classes, read_as=read_as)
+    return Linearization(difference=difference, slopes=slopes_at(at, difference, q=q, second_order=second_order))
+
+
+def slopes_at(
+    at: At, outputs: Float[Tensor, "batch columns"], *, q: float, second_order: bool
+) -> dict[str, Float[Tensor, "batch columns"]]:
+    """‖∇outputs‖_q of every sample and column at every place."""
     columns: dict[str, list[Tensor]] = {name: [] for name in at}
-    for gradients in at.columns(difference, second_order=second_order):
+    for gradients in at.columns(outputs, second_order=second_order):
         for name, gradient in gradients.items():
-            check_rows(name, gradient[0], samples=len(scores))
-            columns[name].append(norms.lp(gradient.flatten(0, 1), q).view(-1, len(scores)))
-    slopes = {name: (rows[0] if len(rows) == 1 else torch.cat(rows)).T for name, rows in columns.items()}
-    return Linearization(difference=difference, slopes=slopes)
+            check_rows(name, gradient[0], samples=len(outputs))
+            columns[name].append(norms.lp(gradient.flatten(0, 1), q).view(-1, len(outputs)))
+    return {name: (rows[0] if len(rows) == 1 else torch.cat(rows)).T for name, rows in columns.items()}
 
 
 def choose(difference: PerClass, chosen: dict[str, Tensor], *, at: At, q: float = 2.0) -> Linearization:

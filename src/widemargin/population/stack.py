@@ -13,13 +13,12 @@ from torch.func import vmap
 
 from widemargin import places
 from widemargin._autograd.frozen_batchnorm import Route
-from widemargin.modules import evaluating, mixing_modules, scores_of
+from widemargin.modules import evaluating, mixing_modules, scores_of, uncounted
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.layers import check_layers, stacked_layers, with_own_dropout
 from widemargin.population.norm_layers import freeze
 from widemargin.regularizers.classifier import watch_classifier
-from widemargin.regularizers.second_pass import uncounted
 
 Tensors: TypeAlias = dict[str, Any]
 """Parameters or buffers of a module."""

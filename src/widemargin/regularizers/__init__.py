@@ -5,8 +5,7 @@ sample, those of weights a single number. Both include their weight λ: an objec
 mean of each regularizer.
 """
 
-from widemargin.regularizers.frobenius import JacobianFrobenius
-from widemargin.regularizers.jacobian import Jacobian
+from widemargin.regularizers.jacobian import Jacobian, JacobianFrobenius
 from widemargin.regularizers.weights import ClassifierPenalty, WeightDecay
 
 __all__ = ["ClassifierPenalty", "Jacobian", "JacobianFrobenius", "WeightDecay"]

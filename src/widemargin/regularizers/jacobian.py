@@ -1,8 +1,9 @@
-"""Sokolić's Jacobian regularizer, which preserves the output margin at the input."""
+"""Regularizers of the Jacobian: Sokolić's, which preserves the output margin at the input, and the Frobenius norm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
@@ -11,12 +12,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.checks import check_choice
-from widemargin.modules import scores_of
+from widemargin._autograd.convolutions import CheapDoubleBackward
+from widemargin.checks import check_choice, check_count, check_finite, check_number, check_scores_and_labels
+from widemargin.margins.distance import check_rows, slopes_at
+from widemargin.modules import scores_of, uncounted
 from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.classifier import watch_classifier
-from widemargin.regularizers.second_pass import check_pass, check_settings, gradients_at, second_pass
-from widemargin.types import Labels, PerExample, Scores, is_binary
+from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 Form: TypeAlias = Literal["random", "sum", "pairwise", "pairwise-sum"]
 
@@ -58,18 +60,18 @@ class Jacobian:
     capturable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_settings(self.weight, self.at, self.statistics)
+        _check_settings(self.weight, self.at, self.statistics)
         check_choice("form", self.form, get_args(Form))
 
     def __call__(
         self, model: nn.Module, x: Tensor, y: Labels, *, classes: Int[Tensor, " batch"] | None = None
     ) -> PerExample:
-        """The regularizer of every sample of a batch, by a forward pass of its own, see `second_pass`.
+        """The regularizer of every sample of a batch, by a forward pass of its own, see `_second_pass`.
 
         `classes` are the classes c of the random forms, one a sample, which replace the random ones.
         """
         with (
-            second_pass(model) as network,
+            _second_pass(model) as network,
             places.watch(network, (self.at,), statistics=self.statistics) as at,
             watch_classifier(network, at) as seen,
         ):
@@ -90,7 +92,7 @@ class Jacobian:
         `classifier` is the matrix of the last layer, a row a class, such as `model.output.weight`; or a function from
         classes `[batch, n]` to the vectors `[batch, n, features]` of each sample, where samples have different ones.
         """
-        check_pass(scores, y, at, self.at)
+        _check_pass(scores, y, at, self.at)
         f = scores.reshape(len(scores), -1)
         if isinstance(classifier, Tensor) and len(classifier) != f.shape[1]:
             raise ValueError(f"classifier has {len(classifier)} rows, but scores have {f.shape[1]} classes")
@@ -100,7 +102,7 @@ class Jacobian:
         if self.form.startswith("pairwise") and not is_binary(scores):
             own = y[:, None].long()
             outputs, v = f.gather(1, own) - outputs, vectors(own) - v
-        sizes = torch.cat([norms.lp(g.flatten(0, 1), 2.0).view(-1, len(f)) for g in gradients_at(at, outputs)]).T
+        sizes = slopes_at(at, outputs, q=2.0, second_order=True)[self.at]
         if self.normalize:
             lengths = norms.lp(v.flatten(0, 1), 2.0).view_as(sizes)
             sizes = sizes / torch.where(lengths > 0, lengths, torch.ones_like(lengths))  # v = 0 has gradients 0
@@ -136,3 +138,108 @@ class Jacobian:
             other = " other than the label" if self.form == "pairwise" else ""
             raise ValueError(f"classes has {int(classes[i])} at index {i}, expected a class (0..{count - 1}){other}")
         return classes.long()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JacobianFrobenius:
+    """λ ½‖J(x)‖²_F of every sample, with J the Jacobian of the k scores (Hoffman, Roberts, Yaida 2019, eqs. 3 to 5).
+
+    ‖J‖²_F = k·E‖uᵀJ‖²_2 over u uniform on the unit sphere of the k scores. The mean over `projections` random
+    directions is unbiased, at one backward pass each; the exact value takes k. Passes are batched (`At.columns`).
+    Works with any network. Each sample has its own directions, drawn in each call from torch's global CPU generator.
+
+    Args:
+        weight: λ ≥ 0.
+        projections: number of random directions, or None for the exact value.
+        at: the place whose Jacobian it is.
+        statistics: gradients through BatchNorm in training mode, see `places`.
+    """
+
+    weight: float
+    projections: int | None = 1
+    at: str = places.INPUT
+    statistics: BatchStatistics = "coupled"
+    capturable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_settings(self.weight, self.at, self.statistics)
+        if self.projections is not None:
+            check_count("projections", self.projections)
+
+    def __call__(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Labels,
+        *,
+        directions: Float[Tensor, "batch projections classes"] | None = None,
+    ) -> PerExample:
+        """The regularizer of every sample of a batch, by a forward pass of its own, see `_second_pass`.
+
+        `directions` are unit vectors u that replace the random ones.
+        """
+        with _second_pass(model) as network, places.watch(network, (self.at,), statistics=self.statistics) as at:
+            scores = scores_of(network(x))
+        return self.of(scores, y, at=at, directions=directions)
+
+    def of(
+        self,
+        scores: Scores,
+        y: Labels,
+        *,
+        at: At,
+        directions: Float[Tensor, "batch projections classes"] | None = None,
+    ) -> PerExample:
+        """The regularizer of every sample, given `scores` from a forward pass inside `places.watch(model, (at,))`."""
+        _check_pass(scores, y, at, self.at)
+        f = wide(scores.reshape(len(scores), -1))
+        outputs, scale = f, 1.0
+        if self.projections is not None:
+            u = _directions(len(f), self.projections, f.shape[1]) if directions is None else directions
+            expected = (len(f), self.projections, f.shape[1])
+            if u.shape != expected:
+                raise ValueError(f"directions has shape {list(u.shape)}, expected {list(expected)}")
+            outputs, scale = (u.to(f) * f[:, None]).sum(dim=2), f.shape[1] / self.projections
+        elif directions is not None:
+            raise ValueError("directions is given, but projections is None, which takes the exact value")
+        total = f.new_zeros(len(f))
+        for part in at.columns(outputs, second_order=True):
+            gradients = part[self.at]
+            check_rows(self.at, gradients[0], samples=len(f))
+            total = total + gradients.to(f.dtype).square().flatten(2).sum(dim=(0, 2))
+        return self.weight * 0.5 * scale * total
+
+
+def _check_settings(weight: float, at: str, statistics: str) -> None:
+    """Raise unless the settings that the regularizers of Jacobians share are valid."""
+    check_number("weight", weight, least=0.0)
+    if not isinstance(at, str):
+        raise TypeError(f"at is {at!r}, expected the name of one place such as 'input'")
+    check_choice("statistics", statistics, ("coupled", "frozen"))
+
+
+@contextmanager
+def _second_pass(model: nn.Module) -> Iterator[nn.Module]:
+    """The network for another forward pass in a training step, which leaves running statistics unchanged.
+
+    BatchNorm in training mode normalises with the statistics of the batch, but does not count it a second time. A
+    compiled network runs uncompiled, since it has no gradient of a gradient. Convolutions are those of `convolutions`.
+    """
+    network = getattr(model, "_orig_mod", model)  # DDP and Fabric wrappers stay: they cast and count passes
+    with CheapDoubleBackward(), uncounted(network):
+        yield network
+
+
+def _check_pass(scores: Scores, y: Labels, at: At, place: str) -> None:
+    """Raise unless scores and labels are valid, and the pass was watched at `place`."""
+    check_scores_and_labels(scores, y)
+    check_finite(scores, "scores")
+    if tuple(at) != (place,):
+        raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={place!r}")
+
+
+def _directions(batch: int, projections: int, classes: int) -> Tensor:
+    # Normal numbers by their quantiles: `torch.rand` gives a batch what it would give its samples in turn, which
+    # `torch.randn` does not. 2⁻⁵⁴ replaces a drawn 0, whose quantile is infinite.
+    uniform = torch.rand(batch, projections, classes, dtype=torch.float64)
+    return torch.nn.functional.normalize(torch.special.ndtri(uniform.clamp_min(2.0**-54)), dim=2)
