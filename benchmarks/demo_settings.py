@@ -24,7 +24,7 @@ from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
 from widemargin.cli import five_losses
 from widemargin.cli.five_losses import LAYERS, DemoMethod
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 
 EPOCHS, SEEDS, VALIDATION = 40, (0, 1, 2), 2000
 FEW = (5e-4, 1e-3, 2e-3, 4e-3)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from widemargin.data import Samples
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 
 
 def test_classes_and_signs_are_counted_in_evaluation_mode() -> None:

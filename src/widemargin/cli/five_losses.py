@@ -15,7 +15,7 @@ from widemargin._io import provenance
 from widemargin.cli import arms
 from widemargin.data import Samples, load, subset
 from widemargin.losses.protocol import Loss
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 
 if TYPE_CHECKING:
     from widemargin.report.schema import ArmResult, Result, Sized

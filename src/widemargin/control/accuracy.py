@@ -12,7 +12,7 @@ from widemargin import population
 from widemargin.data import to_sphere
 from widemargin.data.samples import Samples
 from widemargin.losses.target import Target
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 from widemargin.training.optimizers import MakesOptimizer
 from widemargin.training.schedules import Schedule
 

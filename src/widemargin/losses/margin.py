@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd import forward_mode
-from widemargin.checks import check_choice, check_number
+from widemargin.checks import check_choice, check_count, check_number
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
 from widemargin.margins import estimation
@@ -183,7 +183,7 @@ class MarginLoss:
         }
 
     def _check_probes(self, count: int) -> None:
-        estimation.check_probes(count, least=2 if self.aggregate == "sum" else 1)
+        check_count("probes", count, least=2 if self.aggregate == "sum" else 1)
         if self.p != 2:
             raise ValueError(f"probes is {count}, but p is {self.p}: directions estimate the l_2 distance only")
         if self.second_order:

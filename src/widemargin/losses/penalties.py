@@ -31,9 +31,8 @@ class Penalty(abc.ABC):
     def slope(self, place: int = 0) -> float:
         """The decrease of the penalty per unit of a margin below the reach."""
 
-    @abc.abstractmethod
-    def check_places(self, count: int) -> None:
-        """Raise unless the penalty has settings for `count` places."""
+    def check_places(self, count: int) -> None:  # noqa: B027
+        """Raise unless the penalty has settings for `count` places, as one without settings by place has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +106,3 @@ class Band(Penalty):
     def slope(self, place: int = 0) -> float:
         """1/(r − θ), below the band."""
         return 1 / self.reach(place)
-
-    def check_places(self, count: int) -> None:
-        """One band for all places, however many."""

@@ -70,7 +70,7 @@ def estimate(
 
 def correction(probes: int) -> float:
     """c_m = √2·Γ(m/2)/(Γ((m−1)/2)·√m), which makes the estimated distance unbiased; m ≥ 2."""
-    check_probes(probes, least=2)
+    check_count("probes", probes, least=2)
     return math.sqrt(2 / probes) * math.exp(math.lgamma(probes / 2) - math.lgamma((probes - 1) / 2))
 
 
@@ -103,8 +103,3 @@ def probed(difference: PerClass, *, at: At, directions: Mapping[str, Tensor]) ->
         name: norms.lp(d.detach().flatten(1).T, 2.0).view_as(difference) / math.sqrt(len(d))
         for name, d in derivatives.items()
     }
-
-
-def check_probes(probes: int, *, least: int) -> None:
-    """Raise unless `probes` is a number of directions >= `least`; one direction gives no unbiased distance."""
-    check_count("probes", probes, least=least)

@@ -1,4 +1,4 @@
-"""Margins of every sample of a data set."""
+"""Margins of every sample of a data set, and the accuracy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from widemargin._io.files import write_json, write_parquet
 from widemargin._io.progress import track
 from widemargin.checks import check_count, check_finite, check_module
 from widemargin.data import batches
+from widemargin.data.samples import Samples
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.output import Classes, Reading, output
-from widemargin.modules import cast_input, evaluating, predicted_labels, scores_of, uncompiled, unwrap_ddp
-from widemargin.types import Labels, Mask, PerExample
+from widemargin.modules import cast_input, evaluating, predict, predicted_labels, scores_of, uncompiled, unwrap_ddp
+from widemargin.types import Labels, Mask, PerExample, is_binary
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +161,17 @@ def measure(
         predictions=torch.cat([part[3] for part in parts]).cpu(),
         settings={"at": list(names), "p": float(p), "classes": classes, "read_as": read_as},
     )
+
+
+def accuracy(network: nn.Module, part: Samples, batch_size: int = 2000) -> float:
+    """The share of samples that the network classifies correctly, in evaluation mode.
+
+    A sample of a binary network is correct if score · y > 0: a score of 0 is an error for both labels.
+    """
+    scores = predict(network, part.x, batch_size=batch_size)
+    y = part.y.to(scores.device)
+    correct = scores.reshape(-1) * y > 0 if is_binary(scores) else scores.argmax(dim=1) == y
+    return int(correct.sum()) / len(part)
 
 
 @contextmanager

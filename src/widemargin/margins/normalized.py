@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from widemargin import layers, norms
+from widemargin.checks import check_choice
 from widemargin.margins.output import output
 from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
 from widemargin.types import Labels, PerExample
@@ -62,8 +63,7 @@ def spectral(
         inputs: divide by each input's own norm, or (`"joint"`) by ‖X‖_F/n, as Bartlett et al. and Figure 2 do.
         biases: as in `frobenius`.
     """
-    if inputs not in ("each", "joint"):
-        raise ValueError(f"inputs is {inputs!r}, expected 'each' or 'joint'")
+    check_choice("inputs", inputs, ("each", "joint"))
     complexity = spectral_complexity(model, x, reference=reference, biases=biases)
     factor = _input_factor(x, inputs)
     scores, _ = _run(model, x, biases)
@@ -104,8 +104,7 @@ def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") ->
 
 def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[str, Tensor]]:
     """Name and weight of every layer of `model`, or a sentence about the first layer whose norm is not known."""
-    if biases not in ("refuse", "ignore"):
-        raise ValueError(f"biases is {biases!r}, expected 'refuse' or 'ignore'")
+    check_choice("biases", biases, ("refuse", "ignore"))
     found = False
     for name, module in unwrap(model).named_modules():
         own = list(module.parameters(recurse=False)) + list(module.buffers(recurse=False))

@@ -8,7 +8,7 @@ import pytest
 
 from studies import tiny
 from widemargin import margins
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 from widemargin.studies import samples
 from widemargin.studies.settings import overlay
 from widemargin.studies.tasks import classify, evolution

@@ -31,7 +31,7 @@ import torch
 from torch import nn
 
 from widemargin import population, registry
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 from widemargin.studies import measurements, networks, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys, digest

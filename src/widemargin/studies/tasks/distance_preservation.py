@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from widemargin import attacks, bounds, geometry
 from widemargin.data import Samples
 from widemargin.data.seeds import generator
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 from widemargin.studies import planes, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.tasks import classify

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from widemargin import margins, population, registry
 from widemargin.data import Samples
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 from widemargin.studies import networks, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys

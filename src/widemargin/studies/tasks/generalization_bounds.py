@@ -22,7 +22,7 @@ import torch
 from widemargin import bounds
 from widemargin.bounds.covering import Covering
 from widemargin.data import Samples
-from widemargin.margins.accuracy import accuracy
+from widemargin.margins.measurement import accuracy
 from widemargin.studies import planes, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.tasks import classify
