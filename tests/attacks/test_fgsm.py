@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin import attacks, data, margins
-from widemargin.attacks.ascent import excess
+from widemargin.attacks.fgsm_pgd import excess
 from zoo import ZOO, Entry
 
 ENTRIES = [entry for entry in ZOO if entry.name in {"toy-mlp", "odn-mnist-cnn", "farhang-mlp, binary", "wrn"}]

@@ -6,8 +6,8 @@ stays within `epsilon` of x and inside the range `bounds` of the data. `curve` m
 """
 
 from widemargin.attacks.adversarial import Adversarial
-from widemargin.attacks.ascent import fgsm, ifgsm, pgd
 from widemargin.attacks.curve import Attack, curve
+from widemargin.attacks.fgsm_pgd import fgsm, ifgsm, pgd
 from widemargin.attacks.minimal import Minimal, minimal
 from widemargin.attacks.noise import gaussian
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from widemargin.attacks.ascent import check_settings, pgd
+from widemargin.attacks.fgsm_pgd import check_settings, pgd
 from widemargin.attacks.input_range import Bounds, Inputs
 from widemargin.attacks.noise import Seed, global_generator
 from widemargin.checks import check_callable

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin._io.progress import track
-from widemargin.attacks.ascent import fgsm, ifgsm, pgd
+from widemargin.attacks.fgsm_pgd import fgsm, ifgsm, pgd
 from widemargin.attacks.input_range import Bounds, check_bounds
 from widemargin.attacks.noise import as_generator, gaussian
 from widemargin.checks import check_number, check_scores_and_labels

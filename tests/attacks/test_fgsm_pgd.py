@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin import attacks
-from widemargin.attacks.ascent import excess, gradient
+from widemargin.attacks.fgsm_pgd import excess, gradient
 from zoo import LOGITS, RECURRENT, ZOO, Entry
 
 
