@@ -14,6 +14,7 @@ from oracles_bounds import frobenius, input_margin_2d, matrix_of
 from widemargin import bounds
 from widemargin.bounds import Certificate, MarginEstimate
 from widemargin.bounds.input_margin import output_margin
+from widemargin.bounds.jacobian import jacobian_estimate
 
 
 def predictions(model: nn.Module, x: Tensor) -> Tensor:
@@ -175,3 +176,13 @@ def test_a_network_that_is_no_chain_is_told() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 1)).double()
     with pytest.raises(TypeError, match="layer '0' is a Conv2d"):
         bounds.input_margin(model, samples(2, 1, 1, 1), torch.tensor([0, 1]))
+
+
+def test_the_estimate_is_nan_where_no_score_has_a_gradient() -> None:
+    network = nn.Linear(2, 3)
+    with torch.no_grad():
+        network.weight.zero_()
+        network.bias.copy_(torch.tensor([1.0, 0.0, 0.0]))
+    found = jacobian_estimate(network, torch.randn(4, 2), torch.tensor([0, 0, 1, 2]), 2, 4, 0, 4).values
+    assert found[:2].isnan().all()  # classified rightly, and no direction leads anywhere
+    assert not (found[2:] > 0).any()

@@ -1,45 +1,16 @@
-"""Training to target margins and accuracies of many networks, on inputs on the sphere of the recipe."""
+"""Accuracies of many networks, on inputs projected to the sphere of the recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin import population
 from widemargin.data import to_sphere
 from widemargin.data.samples import Samples
-from widemargin.losses.target import Target
 from widemargin.margins.measurement import accuracy
-from widemargin.training.optimizers import MakesOptimizer
-from widemargin.training.schedules import Schedule
-
-
-def fit_targets(
-    networks: Sequence[nn.Module],
-    points: Samples,
-    alphas: Iterable[float | tuple[float, ...]],
-    optimizer: MakesOptimizer,
-    schedule: Schedule,
-    *,
-    steps: int,
-    until: float | None,
-    progress: bool | None,
-) -> population.Population:
-    """Train each network on the full batch to its target margins: one for all points, or one for each."""
-    return population.fit(
-        networks,
-        points,
-        loss=[Target(alpha=alpha) for alpha in alphas],
-        optimizer=optimizer,
-        schedule=schedule,
-        steps=steps,
-        batch_size=None,
-        until=until,
-        progress=progress,
-    )
 
 
 def accuracies(networks: Sequence[nn.Module], samples: Samples) -> Float[Tensor, " networks"]:

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin import population
-from widemargin.control.accuracy import accuracies, fit_targets, on_the_sphere
+from widemargin.control.accuracy import accuracies, on_the_sphere
+from widemargin.control.twins import fit_targets
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
 from widemargin.margins.normalized import frobenius

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +14,10 @@ from torch.func import functional_call, vmap
 
 from widemargin import population
 from widemargin.checks import check_count, check_module
-from widemargin.control.accuracy import accuracies, fit_targets, on_the_sphere
+from widemargin.control.accuracy import accuracies, on_the_sphere
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
+from widemargin.losses.target import Target
 from widemargin.margins.normalized import weights
 from widemargin.modules import scores_of
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
@@ -157,6 +158,31 @@ class _Sampled:
     outputs: Tensor
     drawn: int
     classified: int
+
+
+def fit_targets(
+    networks: Sequence[nn.Module],
+    points: Samples,
+    alphas: Iterable[float | tuple[float, ...]],
+    optimizer: MakesOptimizer,
+    schedule: Schedule,
+    *,
+    steps: int,
+    until: float | None,
+    progress: bool | None,
+) -> population.Population:
+    """Train each network on the full batch to its target margins: one for all points, or one for each."""
+    return population.fit(
+        networks,
+        points,
+        loss=[Target(alpha=alpha) for alpha in alphas],
+        optimizer=optimizer,
+        schedule=schedule,
+        steps=steps,
+        batch_size=None,
+        until=until,
+        progress=progress,
+    )
 
 
 @torch.no_grad()

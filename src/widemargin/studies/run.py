@@ -100,7 +100,7 @@ def plan_of(study: Study, scale: ScaleName, seeds: int | None = None) -> StudyPl
 def choose(plan: StudyPlan, store: Store) -> tuple[dict[str, SettingsDict], list[SettingsDict]]:
     """The cell of every case with the best mean of `choose_by` over the search seeds, the first one among equals.
 
-    Only rows of the search stage are looked at, and those know nothing of test data.
+    Only rows of the search stage are used; they hold no results on test data.
     """
     chosen: dict[str, SettingsDict] = {}
     table: dict[str, list[SettingsDict]] = {}

@@ -1,11 +1,13 @@
 """Callbacks of `fit`: what measures, logs, stops early or draws while a network is trained.
 
-class TimeLimit(Callback):
-    def on_fit_start(self, state):
-        self.end = time.monotonic() + 3600
+Override the hooks of `Callback` to write your own:
 
-    def on_epoch_end(self, state):
-        return time.monotonic() > self.end  # True ends the training
+    class TimeLimit(Callback):
+        def on_fit_start(self, state):
+            self.end = time.monotonic() + 3600
+
+        def on_epoch_end(self, state):
+            return time.monotonic() > self.end  # True ends the training
 """
 
 from __future__ import annotations
