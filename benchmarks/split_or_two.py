@@ -3,7 +3,7 @@
     python benchmarks/split_or_two.py                    # one core of a CPU, processor time; small networks
     python benchmarks/split_or_two.py --device cuda      # without CUDA graphs; WRN-28-10, ViT-S, the MNIST CNN
 
-`split_backward.reasons.LEAST_BYTES` and `LEAST_WORK` come from it. Rows are printed as they come, and written to
+`split_backward.backward.LEAST_BYTES` and `LEAST_WORK` come from it. Rows are printed as they come, and written to
 results/bench-split-or-two.json, on a GPU results/bench-split-or-two-cuda.json.
 """
 
@@ -27,7 +27,7 @@ from widemargin import models
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
 from widemargin.losses import MarginLoss
-from widemargin.split_backward import reasons
+from widemargin.split_backward import backward
 from widemargin.split_backward.graph import graph_of
 from widemargin.training import margin_backward
 
@@ -148,8 +148,8 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
-    limits = {"bytes": reasons.LEAST_BYTES.get(given.device), "work": reasons.LEAST_WORK.get(given.device)}
-    reasons.LEAST_BYTES, reasons.LEAST_WORK = {}, {}
+    limits = {"bytes": backward.LEAST_BYTES.get(given.device), "work": backward.LEAST_WORK.get(given.device)}
+    backward.LEAST_BYTES, backward.LEAST_WORK = {}, {}
     rows = []
     for case in on_a_gpu() if given.device == "cuda" else on_a_cpu():
         rows.append(measured(case, given.device))

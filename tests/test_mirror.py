@@ -63,7 +63,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "report/schema.py": "report/test_check.py",
     "report/sections.py": "report/test_page.py",
     "report/study_charts.py": "report/test_studies.py",
-    "split_backward/reasons.py": "split_backward/test_limits.py",
+    "split_backward/protocol.py": "split_backward/test_backward.py",
     "split_backward/sample_layouts.py": "split_backward/test_backward.py",
     "studies/claims.py": "studies/test_catalog.py",
     "studies/elsayed/": "studies/test_catalog.py",

@@ -19,8 +19,8 @@ through them).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
@@ -55,7 +55,7 @@ class At(_ZeroTensors):
 
     def __init__(self, names: Sequence[str]) -> None:
         self._zeros: dict[str, Tensor | None] = dict.fromkeys(names)
-        self._route = Route()
+        self._held_constant: Callable[[], AbstractContextManager[None]] = nullcontext
         self._is_compiled = False
         self._mixes: str | None = None
 
@@ -93,6 +93,12 @@ class At(_ZeroTensors):
         self._zeros[name] = zero
         return value + zero
 
+    def frozen_route(self) -> Route:
+        """A route for the gradients of BatchNorm layers, which those at the places take with constant statistics."""
+        route = Route()
+        self._held_constant = route.frozen
+        return route
+
     def gradients(self, outputs: Tensor, *, second_order: bool = False) -> dict[str, Tensor]:
         """∇ of the sum of `outputs` at every place; row k is the gradient of sample k where samples do not mix.
 
@@ -103,7 +109,7 @@ class At(_ZeroTensors):
             self._check_second_order()
         if not outputs.requires_grad:  # a constant network
             return {name: torch.zeros_like(zero) for name, zero in zip(self, zeros)}
-        with self._route.frozen():
+        with self._held_constant():
             grads = torch.autograd.grad(
                 outputs.sum(), zeros, retain_graph=True, create_graph=second_order, materialize_grads=True
             )
@@ -122,7 +128,7 @@ class At(_ZeroTensors):
         while start < outputs.shape[1]:
             part, grads = outputs[:, start : start + columns], None
             if batched is not None:
-                with self._route.frozen():
+                with self._held_constant():
                     grads = batched.gradients(part)
             if grads is not None:
                 yield {name: self._by_sample(grad, 1) for name, grad in zip(self, grads)}
@@ -143,7 +149,7 @@ class At(_ZeroTensors):
                 "along a direction is not a sample's own: choose statistics='frozen' or evaluation mode"
             )
         self._check_second_order()
-        with self._route.frozen():
+        with self._held_constant():
             return dict(zip(self, jvp(outputs, [self[name] for name in self], [directions[name] for name in self])))
 
     def _check_second_order(self) -> None:
@@ -195,8 +201,9 @@ def watch(model: nn.Module, places: Places = (INPUT,), *, statistics: BatchStati
             stack.callback(setattr, torch.backends.cudnn, "enabled", torch.backends.cudnn.enabled)
             torch.backends.cudnn.enabled = False
         if statistics == "frozen":
+            route = at.frozen_route()
             for name in mixing:
-                stack.callback(freeze(model.get_submodule(name), at._route).remove)
+                stack.callback(freeze(model.get_submodule(name), route).remove)
         for name in names:
             stack.callback(_attach(model, modules.get(name, model), name, at).remove)
         yield at

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import widemargin as wm
 from oracles_regularizers import finite_differences
 from widemargin import attacks, data, losses, training
-from widemargin.split_backward import reasons
+from widemargin.split_backward import backward
 from zoo import LOGITS, ZOO, Entry
 
 
@@ -128,7 +128,7 @@ def trained(loss: Any, digits: data.Data) -> nn.Module:
 
 def test_fit_trains_an_adversarial_margin_loss_by_the_split_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the places of the margin loss in the history; the weights are those of plain autograd."""
-    monkeypatch.setattr(reasons, "LEAST_BYTES", {})  # also where two backwards would be faster
+    monkeypatch.setattr(backward, "LEAST_BYTES", {})  # also where two backwards would be faster
     digits, loss = data.load("digits"), quick(loss=losses.MarginLoss(at=("1",), p=1.0))
     samples = data.Samples(digits.train.x[:60].double(), digits.train.y[:60])
 

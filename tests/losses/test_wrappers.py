@@ -16,7 +16,7 @@ from widemargin import attacks, losses, registry
 from widemargin.losses import protocol
 from widemargin.losses.classification import WeightedSum
 from widemargin.losses.wrappers import Augmented, WithAuxiliary, rotations
-from widemargin.split_backward import reasons
+from widemargin.split_backward import backward
 
 
 def _images(count: int = 6, channels: int = 3) -> Tensor:
@@ -130,7 +130,7 @@ class Weighted(losses.Wrapper):
 def test_a_wrapped_margin_loss_takes_the_split_backward_of_autograds_gradients(
     wrap: Callable[[losses.Loss], losses.Wrapper], loss: losses.Loss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reasons, "LEAST_BYTES", {})  # also where two backwards would be faster
+    monkeypatch.setattr(backward, "LEAST_BYTES", {})  # also where two backwards would be faster
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(144, 4)).double()
     x, y = _images(12).double(), torch.arange(12) % 4

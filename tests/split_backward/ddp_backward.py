@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 from torch.nn.parallel import DistributedDataParallel
 
 from split_backward.networks import LOSS, batch, network
-from widemargin.split_backward import reasons
+from widemargin.split_backward import backward
 from widemargin.training import margin_backward
 
 
 def main(folder: Path, rank: int) -> None:
     torch.set_num_threads(1)
-    reasons.LEAST_BYTES = {}  # however small
+    backward.LEAST_BYTES = {}  # however small
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
     x, y = batch(10)
     for name, way in {"vit": "split", "resnet, batch norm": "two"}.items():

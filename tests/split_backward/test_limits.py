@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from widemargin.losses import MarginLoss
-from widemargin.split_backward import reasons
+from widemargin.split_backward import backward
 from widemargin.split_backward.graph import graph_of
 from widemargin.training import margin_backward
 
@@ -24,14 +24,12 @@ def test_work_and_bytes_are_counted() -> None:
 @pytest.mark.parametrize("limit", ["LEAST_BYTES", "LEAST_WORK"])
 def test_where_the_split_would_take_longer_two_backwards_are_taken(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a step that a CUDA graph is made of is split whatever its size."""
-    monkeypatch.setattr(reasons, limit, {"cpu": 2**20})
+    monkeypatch.setattr(backward, limit, {"cpu": 2**20})
     torch.manual_seed(0)
     network, loss = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double(), MarginLoss()
     x, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
     for rows in (6, 6, 5):
-        assert not reasons.is_known_small(network, loss, x[:5])  # another batch may have more
         done = margin_backward(network, loss, x[:rows], y[:rows])
-        assert (done.method, done.reason) == ("two", reasons.TOO_SMALL)
-        assert reasons.is_known_small(network, loss, x[:rows])
+        assert (done.method, done.reason) == ("two", backward.TOO_SMALL)
     assert margin_backward(network, loss, x, y, is_replayed=True).method == "split"
     assert margin_backward(network, loss, x, y).method == "two"

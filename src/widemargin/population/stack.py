@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from widemargin import places
-from widemargin._autograd.frozen_batchnorm import Route
 from widemargin.modules import evaluating, mixing_modules, scores_of, uncounted
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
@@ -113,8 +112,9 @@ class Stack:
 
         with stacked_layers(self.base, self.convolutions), ExitStack() as stack:
             if at and statistics == "frozen":
+                route = watched.frozen_route()
                 for name in mixing_modules(self.base):
-                    stack.callback(freeze(self.base.get_submodule(name), watched.route).remove)
+                    stack.callback(freeze(self.base.get_submodule(name), route).remove)
             dims = (0, 0, 0, None if keys is None else 0, 0)
             f = vmap(forward, in_dims=dims)(self.parameters, self.buffers, zeros, keys, x)
         f = f.flatten(0, 1)
@@ -187,11 +187,6 @@ class StackedAt(places.At):
     def __init__(self, zeros: Mapping[str, Tensor]) -> None:
         super().__init__(list(zeros))
         self._zeros.update(zeros)
-
-    @property
-    def route(self) -> Route:
-        """The route of gradients through BatchNorm layers."""
-        return self._route
 
 
 def check_alike(networks: Sequence[nn.Module]) -> None:

@@ -1,4 +1,4 @@
 """The exact backward pass of margin losses with constant denominators, at about the cost of cross-entropy's.
 
-`backward` has the method, `reasons` the conditions under which two backward passes are taken instead.
+`backward` has the method, and the reasons for which two backward passes are taken instead.
 """

@@ -15,10 +15,12 @@ the scale-free one with its scale over the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -29,12 +31,28 @@ from widemargin.checks import check_count
 from widemargin.layers.registry import WeightGradient, WeightGradients
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
+from widemargin.modules import mixing_modules, unwrap
 from widemargin.places import At
-from widemargin.split_backward import reasons
 from widemargin.split_backward.graph import ForwardGraph, ParameterGradients, ParameterUse, graph_of
-from widemargin.split_backward.reasons import SplitLoss
-from widemargin.split_backward.sample_layouts import SampleFactors, SampleLayout, layouts_of
-from widemargin.types import Labels, PerClass, PerExample
+from widemargin.split_backward.protocol import SplitLoss
+from widemargin.split_backward.sample_layouts import SampleLayout, layouts_of
+from widemargin.types import Labels, PerClass, PerExample, is_binary
+
+LEAST_WORK = {"cuda": 14 * 10**9}
+LEAST_BYTES = {"cpu": 100_000}
+"""`ForwardGraph.work`, or bytes to keep, per layer on average, below which two backward passes are faster.
+
+The split has more operations to launch. On an H200 it took longer with a work of up to 12.4e9 (WRN-28-10 in float32
+with a batch of 32, in bf16 with one of 64; ViT-S in bf16 with one of 64), about as long with 14.4e9 (ViT-S in bf16,
+128), and mostly less long from there on; in a CUDA graph nothing is launched. On one core of a CPU it took 0.95 to 1.37
+times as long below that many bytes (MLPs, CNNs of 8×8 images) and 0.84 to 1.05 times above
+(benchmarks/split_or_two.py).
+"""
+
+TOO_SMALL = "layers so small that the split would take longer"
+
+_too_small: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
+"""Networks and forms of batches below the limits, whose graphs need not be built again."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -55,7 +73,7 @@ def split_backward(
     """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `MarginLoss.backward`."""
     if memory is not None:
         check_count("memory", memory, least=0)
-    reason = reasons.before_forward(model, loss, memory)
+    reason = _reason_before_forward(model, loss, memory)
     scores, at, directions = loss.forward(model, x)
     with deferred_checks(scores, y) as checks:
         plan = _plan(model, loss, x, checks.labels, scores, at, memory, replayed) if reason is None else reason
@@ -91,15 +109,19 @@ def _plan(
     is_replayed: bool,
 ) -> tuple[ForwardGraph, list[list[SampleLayout]]] | str:
     """The graph of the forward pass and the layouts of its gradients, or the reason why there is no split."""
-    if (reason := reasons.of_scores(loss, scores)) is not None:
+    if (reason := _reason_of_scores(loss, scores)) is not None:
         return reason
-    if not is_replayed and reasons.is_known_small(model, loss, x):
-        return reasons.TOO_SMALL
+    form = x.shape, x.dtype, loss.at, torch.is_autocast_enabled(x.device.type)
+    small = _too_small.setdefault(unwrap(model), set())
+    if form in small and not is_replayed:
+        return TOO_SMALL
     graph = graph_of(scores, list(at.values()))
-    if (reason := reasons.of_graph(model, graph, memory)) is not None:
+    if (reason := _reason_of_graph(model, graph, memory)) is not None:
         return reason
-    if not is_replayed and reasons.note_small(model, loss, x, graph):
-        return reasons.TOO_SMALL
+    least_work, least_bytes = (limits.get(x.device.type, 0) * len(graph.uses) for limits in (LEAST_WORK, LEAST_BYTES))
+    if not is_replayed and (graph.work() < least_work or graph.kept_bytes() < least_bytes):
+        small.add(form)
+        return TOO_SMALL
     layouts = layouts_of(model, loss, x, y, graph)
     return layouts if isinstance(layouts, str) else (graph, layouts)
 
@@ -147,15 +169,18 @@ def _second_pass(
             before = sums.get(id(leaf))
             sums[id(leaf)] = (leaf, gradient if before is None else before[1] + gradient)
 
+    @functools.cache  # shared by layers with gradients of one form
+    def factors(layout: SampleLayout, ndim: int, dtype: torch.dtype) -> Tensor:
+        return layout.factors(weights, ndim, dtype)
+
     group_norms: dict[tuple[SampleLayout, torch.dtype], list[tuple[ParameterUse, Tensor]]] = {}
     kept.reverse()
     functions.reverse()
-    factors = SampleFactors(weights)
     with torch.autocast(weights.device.type, enabled=False):
         for use, own in zip(graph.uses, layouts, strict=True):  # kept tensors are freed use by use
             gradients, function = kept.pop(), functions.pop()
             if not use.keeps_sums:
-                scales = [factors.of(gradient, layout) for gradient, layout in zip(gradients, own)]
+                scales = [None if g is None else factors(layout, g.ndim, g.dtype) for g, layout in zip(gradients, own)]
                 add(use.parameter_gradients(gradients, scales, function))
             elif gradients:
                 assert gradients[0] is not None
@@ -201,3 +226,58 @@ class _WithGradients(torch.autograd.Function):
         totals = tuple(ctx.totals)
         ctx.totals.clear()
         return None, *totals
+
+
+def _reason_before_forward(model: nn.Module, loss: SplitLoss, memory: int | None) -> str | None:
+    """Why the settings of the loss or the modules of the network rule the split out; or None."""
+    if loss.cross_entropy:
+        return "the loss has a cross-entropy term, a second direction at the scores"
+    if loss.second_order:
+        return "the loss has second_order=True, its denominators depend on the weights"
+    if loss.probes is not None and (loss.aggregate == "sum" or len(loss.at) > 1):
+        return "the loss takes several classes, estimated by random directions"
+    if memory == 0:
+        return "memory=0"
+    network = unwrap(model)
+    if mixing := mixing_modules(network):
+        return f"{mixing[0]!r} ({type(network.get_submodule(mixing[0])).__name__}) mixes the samples of a batch"
+    for name, module in network.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            return f"{name!r} has a backward hook, which must see the gradients of the loss"
+    return None
+
+
+def _reason_of_scores(loss: SplitLoss, scores: Tensor) -> str | None:
+    """Why these scores rule the split out; or None."""
+    if not len(scores):
+        return "the batch is empty"
+    others = 1 if is_binary(scores) or loss.probes is not None else scores.shape[1] - 1
+    if (count := others if loss.classes == "all" else min(loss.classes, others)) > 1:
+        return f"the loss takes {count} classes, each a direction at the scores"
+    if scores.grad_fn is None:
+        return "the scores have no gradient"
+    return None
+
+
+def _reason_of_graph(model: nn.Module, graph: ForwardGraph, memory: int | None) -> str | None:
+    """Why the graph of the forward pass rules the split out; or None."""
+    if not graph.uses:
+        return "no parameter has a gradient"
+    if any(name.startswith("CompiledFunction") for name in graph.names):
+        return "the network is compiled, and its graph hides the layers"
+    for leaf in (leaf for use in graph.uses for leaf in use.leaves):
+        if leaf._backward_hooks:
+            return f"{_name(model, leaf)} has a hook, which must see its gradient once"
+        if type(leaf) not in (Tensor, nn.Parameter):
+            return f"{_name(model, leaf)} is a {type(leaf).__name__}"
+    leaf, count = graph.most_used()
+    if count > 2:  # autograd would go through each of its uses twice
+        return f"{_name(model, leaf)} is used {count} times"
+    if memory is not None and graph.kept_bytes() > memory:
+        return f"{graph.kept_bytes() / 1e6:.3g} MB of gradients to keep, more than memory={memory}"
+    return None
+
+
+def _name(model: nn.Module, leaf: Tensor) -> str:
+    names = (name for name, parameter in unwrap(model).named_parameters() if parameter is leaf)
+    return repr(next(names, "a tensor of the network"))

@@ -18,6 +18,7 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
@@ -29,7 +30,7 @@ from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin.margins.output import differences
 from widemargin.modules import scores_of, unwrap
 from widemargin.split_backward.graph import ForwardGraph, ParameterUse, graph_of
-from widemargin.split_backward.reasons import SplitLoss
+from widemargin.split_backward.protocol import SplitLoss
 
 WEIGHTS = (1.0, -2.0, 0.5, -1.0, 2.0, -0.5, 4.0, -0.25)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
@@ -44,12 +45,12 @@ class SampleLayout:
     each: int
     is_adjacent: bool
 
-    def factors(self, weights: Tensor, gradient: Tensor) -> Tensor:
-        """The factors that multiply the part of sample k of `gradient` by `weights[k]`, in its dtype.
+    def factors(self, weights: Tensor, ndim: int, dtype: torch.dtype) -> Tensor:
+        """The factors that multiply the part of sample k of a gradient of `ndim` dimensions by `weights[k]`.
 
         In half precision the weights are rounded, as autograd rounds them between the loss and the scores.
         """
-        return self.spread(weights).to(gradient.dtype).view(-1, *[1] * (gradient.ndim - self.dim - 1))
+        return self.spread(weights).to(dtype).view(-1, *[1] * (ndim - self.dim - 1))
 
     def spread(self, weights: Tensor) -> Tensor:
         """The weight of every row along `dim`."""
@@ -64,46 +65,10 @@ class SampleLayout:
         return list(shape) == expected
 
 
-class SampleFactors:
-    """Factors of gradients for the `weights` of samples; layers with gradients of one form share them."""
+Trial: TypeAlias = list[list[tuple[tuple[SampleLayout, ...], tuple[int, ...]]]]
+"""For every gradient that arrives at every use: the layouts that agree with the trial, and its shape there."""
 
-    def __init__(self, weights: Tensor) -> None:
-        self.weights = weights
-        self._known: dict[tuple[SampleLayout, torch.Size, torch.dtype], Tensor] = {}
-
-    def of(self, gradient: Tensor | None, layout: SampleLayout) -> Tensor | None:
-        """The factors that multiply the part of every sample of `gradient` by its weight."""
-        if gradient is None:
-            return None
-        form = layout, gradient.shape, gradient.dtype
-        if form not in self._known:
-            self._known[form] = layout.factors(self.weights, gradient)
-        return self._known[form]
-
-
-@dataclass(frozen=True)
-class TrialLayouts:
-    """For every gradient that arrives at every use: the layouts that agree with the trial, and its shape there."""
-
-    of_uses: tuple[tuple[tuple[tuple[SampleLayout, ...], tuple[int, ...]], ...], ...]
-
-    def choose(self, graph: ForwardGraph, samples: int) -> list[list[SampleLayout]] | str:
-        """The first layout that fits each gradient of each use of `graph`; or the reason why there is none."""
-        chosen: list[list[SampleLayout]] = []
-        for use, trial in zip(graph.uses, self.of_uses, strict=True):
-            layouts = []
-            for shape, (agreeing, like) in zip(use.shapes(), trial, strict=True):
-                fitting = [one for one in agreeing if one.fits(shape, like, samples)]
-                layout = next((one for one in fitting if one.dim == 0 or not use.keeps_sums), None)
-                if layout is None:
-                    shapes = [list(shape) for shape in use.shapes()]
-                    return f"gradients of shape {shapes} ({use.node.name()}) are not of {samples} samples"
-                layouts.append(layout)
-            chosen.append(layouts)
-        return chosen
-
-
-_known: WeakKeyDictionary[nn.Module, dict[Hashable, TrialLayouts | str]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[nn.Module, dict[Hashable, Trial | str]] = WeakKeyDictionary()
 
 
 def layouts_of(
@@ -120,11 +85,27 @@ def layouts_of(
     known = _known.setdefault(network, {})
     if key not in known:
         known[key] = _try(network, loss, x[:few].detach().requires_grad_(x.requires_grad), y[:few], graph)
-    found = known[key]
-    return found if isinstance(found, str) else found.choose(graph, len(x))
+    trial = known[key]
+    return trial if isinstance(trial, str) else _choose(trial, graph, len(x))
 
 
-def _try(network: nn.Module, loss: SplitLoss, x: Tensor, y: Tensor, graph: ForwardGraph) -> TrialLayouts | str:
+def _choose(trial: Trial, graph: ForwardGraph, samples: int) -> list[list[SampleLayout]] | str:
+    """The first layout that fits each gradient of each use of `graph`; or the reason why there is none."""
+    chosen: list[list[SampleLayout]] = []
+    for use, arriving in zip(graph.uses, trial, strict=True):
+        layouts = []
+        for shape, (agreeing, like) in zip(use.shapes(), arriving, strict=True):
+            fitting = [one for one in agreeing if one.fits(shape, like, samples)]
+            layout = next((one for one in fitting if one.dim == 0 or not use.keeps_sums), None)
+            if layout is None:
+                shapes = [list(shape) for shape in use.shapes()]
+                return f"gradients of shape {shapes} ({use.node.name()}) are not of {samples} samples"
+            layouts.append(layout)
+        chosen.append(layouts)
+    return chosen
+
+
+def _try(network: nn.Module, loss: SplitLoss, x: Tensor, y: Tensor, graph: ForwardGraph) -> Trial | str:
     with preserve_rng(x.device):
         tensors = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
         tensors |= _random_parameters(network, x.device)
@@ -149,13 +130,13 @@ def _try(network: nn.Module, loss: SplitLoss, x: Tensor, y: Tensor, graph: Forwa
     if ran:
         return f"{ran[0]!r} runs again in the backward pass (checkpointing), and would for every layer"
     arrived = zip(plain, weighted, strict=True)
-    of_uses = []
+    of_uses: Trial = []
     for use, real in zip(trial.uses, graph.uses, strict=True):
         agreeing = [_agreeing(*next(arrived), weights) for _ in use.outputs]
         if not all(agreeing):
             return f"{_described(network, real)} does not treat samples one by one"
-        of_uses.append(tuple(zip(agreeing, use.shapes(), strict=True)))
-    return TrialLayouts(tuple(of_uses))
+        of_uses.append(list(zip(agreeing, use.shapes(), strict=True)))
+    return of_uses
 
 
 class _Replaced(nn.Module):
@@ -187,7 +168,7 @@ def _agreeing(plain: Tensor | None, weighted: Tensor | None, weights: Tensor) ->
     return tuple(
         layout
         for layout in _possible(plain.shape, len(weights))
-        if float((plain * layout.factors(weights, plain) - weighted).abs().max()) <= tolerance
+        if float((plain * layout.factors(weights, plain.ndim, plain.dtype) - weighted).abs().max()) <= tolerance
     )
 
 
