@@ -55,6 +55,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "population/stack.py": "population/test_fit.py",
     "population/vmap_lowering.py": "population/test_conv_matmul.py",
     "regularizers/classifier.py": "regularizers/test_weights.py",
+    "report/alt.py": "report/test_figures.py",
     "report/html.py": "report/test_page.py",
     "report/layers.py": "report/test_figures.py",
     "report/names.py": "report/test_tables.py",

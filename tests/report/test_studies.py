@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from report.test_page import HOSTILE, Read
 from widemargin.report import studies, study_charts
+from widemargin.report.figures import svg
 
 FIGURE: dict[str, Any] = {
     "x": "flips",
@@ -130,6 +132,18 @@ def test_a_cloud_of_one_arm_has_the_colours_of_its_parts() -> None:
     assert encoding(["ours"])["color"]["field"] == encoding(["ours"])["shape"]["field"] == "split"
     assert (encoding(None)["color"]["field"], encoding(None)["shape"]["field"]) == ("arm", "split")
     assert encoding(None)["shape"]["scale"]["domain"] == ["0.0", "0.8"]
+
+
+@pytest.mark.parametrize("kind", ["lines", "scatter"])
+def test_legends_stand_below_each_other_in_the_colours_of_the_page(kind: str) -> None:
+    figure = {**FIGURE, "kind": kind, "split": "seed"}
+    drawn = ElementTree.fromstring(svg(study_charts.chart(RESULT, figure), "dark"))
+    marks = [mark for mark in drawn.iter() if mark.tag.endswith("path")]
+    assert marks
+    assert {mark.get(color) for mark in marks for color in ("fill", "stroke")}.isdisjoint({"black", "#000", "#000000"})
+    legends = [group for group in drawn.iter() if "role-legend" in group.get("class", "").split()]
+    starts = [re.findall(r"[-.0-9]+", group[0].get("transform", "")) for group in legends]
+    assert [len({place[axis] for place in starts}) for axis in (0, 1)] == [1, 2]  # one column, two rows
 
 
 def test_numbers_and_words_share_an_axis_as_words() -> None:

@@ -46,7 +46,9 @@ def picture(
             "I,J,K",
         ),
     ] = None,
-    room: Annotated[float, option("Space around the samples, as a fraction of their extent.", PLANE, "R", min=0)] = 0.4,
+    padding: Annotated[
+        float, option("Space around the samples, as a fraction of their extent.", PLANE, "R", min=0)
+    ] = 0.4,
     max_cells: Annotated[int, option("Draw a raster if there are more cells.", PLANE, "N", min=1)] = 10_000,
     pixels: Annotated[int, option("Rows and columns of a raster.", PLANE, "N", min=8, max=1024)] = 200,
     paper: Annotated[
@@ -92,7 +94,7 @@ def picture(
         chosen = parse_samples(samples)
         inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder)
         note_untrained(model, weights)
-        drawn = _picture(inputs, chosen, room, max_cells, pixels)
+        drawn = _picture(inputs, chosen, padding, max_cells, pixels)
     make_folder(folder)
     written = [
         page.write(folder / "picture.html", drawn),
@@ -117,7 +119,9 @@ def parse_samples(value: str | None) -> tuple[int, int, int] | None:
     return one, two, three
 
 
-def _picture(inputs: Inputs, samples: tuple[int, int, int] | None, room: float, max_cells: int, pixels: int) -> Picture:
+def _picture(
+    inputs: Inputs, samples: tuple[int, int, int] | None, padding: float, max_cells: int, pixels: int
+) -> Picture:
     from widemargin._io.provenance import provenance
     from widemargin.cli import plane_pictures
     from widemargin.data import Samples
@@ -131,7 +135,7 @@ def _picture(inputs: Inputs, samples: tuple[int, int, int] | None, room: float, 
         chosen = plane_pictures.three(part, samples) if samples or tuple(part.x.shape[1:]) != (2,) else None
     with about("--model"):
         panel = plane_pictures.panel(
-            inputs.network, part, inputs.data, chosen, room=room, max_cells=max_cells, pixels=pixels
+            inputs.network, part, inputs.data, chosen, padding=padding, max_cells=max_cells, pixels=pixels
         )
     settings = {key: value for key, value in origin.items() if value not in (None, [])}
     origins = provenance(origin["device"])

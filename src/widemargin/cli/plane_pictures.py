@@ -40,7 +40,7 @@ def panel(
     data: Data[Any],
     chosen: tuple[int, int, int] | None,
     *,
-    room: float,
+    padding: float,
     max_cells: int,
     pixels: int,
 ) -> Panel:
@@ -52,7 +52,7 @@ def panel(
     else:
         picked = torch.tensor(chosen)
         origin, frame, places = _spanned(part.x[picked].double())
-    box = box_around(places, share=room if chosen is not None else room / 4, shape=1.0 if chosen else 0.8)
+    box = box_around(places, share=padding if chosen is not None else padding / 4, shape=1.0 if chosen else 0.8)
     shape = part.x.shape[1:]
     u, v = (side.reshape(shape) for side in frame)
     piece = geometry.slice2d(network, origin.reshape(shape), u, v, box, max_cells=max_cells, pixels=pixels)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
 
-from widemargin._io.optional import import_optional
+from widemargin.report import alt
 from widemargin.report.layers import TICKS, ChartRow, arm_chart, digits, figure, hover, tips
 from widemargin.report.names import label_of, number, share, with_norm
 from widemargin.report.schema import Result
 from widemargin.report.tables import TextTable, evenly, text_table
-
-if TYPE_CHECKING:
-    import altair as alt
 
 
 def distances(result: Result) -> alt.LayerChart:
@@ -20,7 +16,6 @@ def distances(result: Result) -> alt.LayerChart:
 
     The samples of each arm are in the order of their upper bounds; those without one come last, with a dashed line.
     """
-    alt = import_optional("altair")
     rows = distance_rows(result)
     told = [
         ("arm", "network", ""),
@@ -78,7 +73,6 @@ def distance_rows(result: Result) -> list[ChartRow]:
 
 def robust(result: Result) -> alt.LayerChart:
     """Accuracy over ε as a band, from certified to attacked, per arm."""
-    alt = import_optional("altair")
     rows = [
         {"arm": label_of(arm)} | {key: digits(point[key]) for key in ("epsilon", "certified", "attacked")}
         for arm in result["arms"]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from widemargin._io.files import write_whole
 from widemargin._io.optional import import_optional
+from widemargin.report import alt
 from widemargin.report.layers import HOVER, TICKS, ChartRow, arm_chart, cycled, digits, figure, hover, tips
 from widemargin.report.names import label_of, place_name, sentence, with_norm
 from widemargin.report.schema import ArmResult, Json, Result
 from widemargin.report.statistics import density, places, statistics
 from widemargin.report.theme import Mode, config
-
-if TYPE_CHECKING:
-    import altair as alt
 
 Quantity = Literal["distance", "accuracy", "loss"]
 
@@ -24,7 +22,6 @@ DISTANCE_AT = "distance at "  # and a place: the name of a mean distance in the 
 
 def margins(result: Result, place: str) -> alt.LayerChart:
     """The density of the distance to the decision boundary at `place`, a curve per arm, with a line at each mean."""
-    alt = import_optional("altair")
     if place not in places(result["arms"]):
         raise ValueError(f"place is {place!r}, expected one of {', '.join(map(repr, places(result['arms'])))}")
     rows: list[ChartRow] = []
@@ -88,7 +85,6 @@ def over_data(result: Result) -> alt.LayerChart:
 
 def over_training(result: Result, quantity: Quantity = "distance", place: str = "input") -> alt.LayerChart:
     """The mean distance at `place`, the accuracy or the loss over the epochs: validation solid, training dashed."""
-    alt = import_optional("altair")
     rows = training_rows(result, quantity, place)
     mean = with_norm("mean distance to the boundary", result.get("norm", ""))
     title = mean if quantity == "distance" else quantity
@@ -143,7 +139,7 @@ def _converted(form: Literal["svg", "png"], chart: alt.TopLevelMixin, mode: Mode
 
 def vega_lite_version() -> str:
     """The version of Vega-Lite that Altair writes for, as vl-convert names it."""
-    version: str = import_optional("altair").SCHEMA_VERSION
+    version: str = alt.SCHEMA_VERSION
     return ".".join(version.removeprefix("v").split(".")[:2])
 
 
@@ -161,7 +157,6 @@ def _shares(
     result: Result, entry: Literal["curve", "sizes"], x: str, title: str, told: str, name: str, *, log: bool = False
 ) -> alt.LayerChart:
     """The accuracy over `x` in the rows that the arms have under `entry`."""
-    alt = import_optional("altair")
     points: list[tuple[ArmResult, Json]] = [(arm, one) for arm in result["arms"] for one in arm.get(entry, [])]
     rows = [{"arm": label_of(arm), x: point[x], "accuracy": point["accuracy"]} for arm, point in points]
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(nice=False)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from widemargin._io.optional import import_optional
+from widemargin.report import alt
 from widemargin.report.names import label_of
 from widemargin.report.schema import Json, Result
 from widemargin.report.theme import SHAPES
-
-if TYPE_CHECKING:
-    import altair as alt
 
 ChartRow: TypeAlias = dict[str, Json]
 """A row of the data of a chart."""
@@ -29,7 +26,6 @@ PAN = "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:p
 
 def figure(layers: list[alt.Chart], rows: list[ChartRow], name: str, *, zoom: bool) -> alt.LayerChart:
     """The layers as one chart, whose data named "rows" are `rows`; with `zoom` its x-axis can be moved and scaled."""
-    alt = import_optional("altair")
     if zoom:
         scales = alt.selection_interval(name="zoom", bind="scales", encodings=["x"], zoom=ZOOM, translate=PAN)
         layers = [layers[0].add_params(scales), *layers[1:]]
@@ -44,7 +40,6 @@ def hover(curves: alt.Chart, told: list[Tip]) -> alt.Chart:
 
     The tooltip is written out, since Vega-Lite (6.4) looks for the text fields of a nearest point in the wrong object.
     """
-    alt = import_optional("altair")
     point = "(datum.datum || datum)"  # the cell around a point has the point's row in its own
     values = {
         title: f"format({point}['{field}'], '{form}')" if form else f"{point}['{field}']" for field, title, form in told
@@ -57,7 +52,6 @@ def hover(curves: alt.Chart, told: list[Tip]) -> alt.Chart:
 
 def arm_chart(result: Result, data: alt.Data | None = None) -> alt.Chart:
     """A chart of the rows of all arms that are shown, or of `data`; each arm has the same colour in every chart."""
-    alt = import_optional("altair")
     domain = [label_of(arm) for arm in result["arms"]]
     base = alt.Chart(alt.NamedData("rows") if data is None else data).transform_filter(SHOWN)
     return base.encode(color=alt.Color("arm:N", title=None, scale=alt.Scale(domain=domain)))
@@ -65,14 +59,11 @@ def arm_chart(result: Result, data: alt.Data | None = None) -> alt.Chart:
 
 def cycled(names: Sequence[str], values: Sequence[object] = SHAPES) -> alt.Scale:
     """A scale from `names` to `values`, which repeat if there are more names."""
-    return import_optional("altair").Scale(
-        domain=list(names), range=[values[i % len(values)] for i in range(len(names))]
-    )
+    return alt.Scale(domain=list(names), range=[values[i % len(values)] for i in range(len(names))])
 
 
 def tips(told: list[Tip]) -> list[alt.Tooltip]:
     """The lines of a tooltip."""
-    alt = import_optional("altair")
     return [
         alt.Tooltip(field=field, type="quantitative", title=title, format=form)
         if form

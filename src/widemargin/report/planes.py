@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from widemargin._io.optional import import_optional
+from widemargin.report import alt
 from widemargin.report.layers import PAN, ZOOM, ChartRow, cycled, digits, tips
 from widemargin.report.picture_schema import Panel, check_picture
 from widemargin.report.schema import Json
-
-if TYPE_CHECKING:
-    import altair as alt
 
 WIDTH = 440  # of a panel; its height follows its box
 _DASHES = ([1, 0], [7, 4], [2, 3], [9, 3, 2, 3])
@@ -20,7 +16,6 @@ _DASHES = ([1, 0], [7, 4], [2, 3], [9, 3, 2, 3])
 
 def chart(panel: Panel, *, width: int = WIDTH, zoom: bool = True) -> alt.LayerChart:
     """One panel; with `zoom` it can be moved with the mouse and scaled with its wheel and Ctrl."""
-    alt = import_optional("altair")
     left, right, bottom, top = panel["box"]
     layers = [*_ground(panel), *_lines(panel), *_samples(panel)]
     if zoom:
@@ -34,7 +29,6 @@ def chart(panel: Panel, *, width: int = WIDTH, zoom: bool = True) -> alt.LayerCh
 
 def figure(picture: Mapping[str, Json], *, columns: int = 2) -> alt.TopLevelMixin:
     """All panels of `picture` with their titles and captions, to be saved as one file (`figures.save`)."""
-    alt = import_optional("altair")
     checked = check_picture(picture)
     alone = len(checked["panels"]) == 1
     width = 560 if alone else WIDTH
@@ -54,11 +48,10 @@ def figure(picture: Mapping[str, Json], *, columns: int = 2) -> alt.TopLevelMixi
 
 
 def _legend(**more: object) -> alt.Legend:
-    return import_optional("altair").Legend(title=None, orient="top", offset=8, columns=5, **more)
+    return alt.Legend(title=None, orient="top", offset=8, columns=5, **more)
 
 
 def _axes(panel: Panel, x: str = "x", y: str = "y") -> dict[str, alt.X | alt.Y]:
-    alt = import_optional("altair")
     left, right, bottom, top = panel["box"]
     names = panel.get("axes", ["", ""])
     axis = alt.Axis(tickCount=5, grid=False)
@@ -77,7 +70,6 @@ def _names(panel: Panel) -> list[str]:
 
 def _ground(panel: Panel) -> list[alt.Chart]:
     """The regions: polygons, or the runs of a raster; the box alone where there are neither."""
-    alt = import_optional("altair")
     classes = panel["classes"]
     pale = alt.Scale(domain=_names(panel), range="ordinal")
     fill = alt.Fill("class:O", scale=pale, legend=None)
@@ -121,7 +113,6 @@ def _ground(panel: Panel) -> list[alt.Chart]:
 
 
 def _lines(panel: Panel) -> list[alt.Chart]:
-    alt = import_optional("altair")
     layers = []
     if panel.get("ellipses"):
         drawn = alt.Chart(alt.InlineData(values=_steps(panel["ellipses"]))).encode(
@@ -151,7 +142,6 @@ def _steps(lines: Iterable[Sequence[Sequence[float]]]) -> list[ChartRow]:
 
 
 def _curves(panel: Panel) -> alt.Chart:
-    alt = import_optional("altair")
     rows = _steps(curve["points"] for curve in panel["curves"])
     for row in rows:
         row["name"] = panel["curves"][row["line"]]["name"]
@@ -173,7 +163,6 @@ def _curves(panel: Panel) -> alt.Chart:
 
 def _samples(panel: Panel) -> list[alt.Chart]:
     """Points by class, in colour and shape; with the legend of the regions, even without points."""
-    alt = import_optional("altair")
     names = _names(panel)
     points = panel.get("points", [])
     groups = list(dict.fromkeys(point.get("group", "") for point in points))

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from widemargin.report import brackets, figures, tables
+from widemargin.report import alt, brackets, figures, tables
 from widemargin.report.names import label_of, number, place_name, sentence, share
 from widemargin.report.schema import Json, Result
 from widemargin.report.statistics import places, statistics
-
-if TYPE_CHECKING:
-    import altair as alt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,18 +10,13 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from widemargin._io.optional import import_optional
-from widemargin.report import html, study_charts
+from widemargin.report import alt, html, study_charts
 from widemargin.report.figures import save, svg
 from widemargin.report.names import number
 from widemargin.report.schema import Json
 from widemargin.report.study_charts import Figure, StudyResult
 from widemargin.report.theme import Mode
-
-if TYPE_CHECKING:
-    import altair as alt
 
 ORDER = ("reproduced", "direction holds", "not reproduced", "not run")
 MOST = 500
@@ -113,7 +108,6 @@ def page(result: StudyResult) -> str:
 
 def counts_chart(results: Sequence[StudyResult]) -> alt.LayerChart:
     """A bar chart of the number of studies with each verdict."""
-    alt = import_optional("altair")
     rows = [{"verdict": word, "studies": count} for word, count in counts(results).items()]
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         y=alt.Y("verdict:N", sort=[row["verdict"] for row in rows], title=None, axis=alt.Axis(labelLimit=300)),

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard
 
-from widemargin._io.optional import import_optional
+from widemargin.report import alt
 from widemargin.report.layers import HEIGHT, WIDTH, cycled, digits
 from widemargin.report.schema import Json
-
-if TYPE_CHECKING:
-    import altair as alt
 
 StudyResult: TypeAlias = Mapping[str, Json]
 """The content of a result file, as `studies.result` writes it."""
@@ -43,77 +40,62 @@ def points(result: StudyResult, figure: Figure) -> list[Point]:
     return found
 
 
+PATTERNS = ([1, 0], [6, 4], [2, 3], [8, 3, 2, 3], [14, 4], [1, 2], [6, 2, 1, 2, 1, 2])
+"""Dashes of lines: the first is solid."""
+
+
 def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
-    """The chart of a figure; arms that are not in the paper are dashed, unless dashes mark the values of `split`."""
-    alt = import_optional("altair")
+    """The chart of a figure; arms that are not in the paper are dashed, unless dashes mark the values of `split`.
+
+    A figure of a single arm has a colour and a shape for each value of `split`.
+    """
+    kind, split, title = figure["kind"], figure.get("split"), figure.get("y_title") or figure["y"]
     rows = points(result, figure)
-    if figure["kind"] == "bars" or not all(_is_number(row["x"]) for row in rows):
+    if kind == "bars" or not all(_is_number(row["x"]) for row in rows):
         rows = [{**row, "x": f"{row['x']:g}" if _is_number(row["x"]) else str(row["x"])} for row in rows]
     arms = [arm for arm in _arms(result, figure) if any(row["arm"] == arm for row in rows)]
-    data = alt.InlineData(values=rows)
-    y_axis = alt.Axis(tickCount=5, **({"format": ".0%"} if figure.get("percent") else {}))
-    title = figure.get("y_title") or figure["y"]
+    values = (
+        sorted({row["split"] for row in rows}, key=lambda value: (len(value), value)) if split else []
+    )  # 2, then 10
+    by_arm, by_split = ("arm:N", None, arms), ("split:N", split, values)
+    field, heading, names = by_split if split and len(arms) == 1 and kind != "bars" else by_arm
     y = alt.Y(
         "mean:Q",
         title=title,
-        scale=alt.Scale(type="log" if figure.get("log_y") else "linear", zero=figure["kind"] == "bars"),
-        axis=y_axis,
+        scale=alt.Scale(type="log" if figure.get("log_y") else "linear", zero=kind == "bars"),
+        axis=alt.Axis(tickCount=5, **({"format": ".0%"} if figure.get("percent") else {})),
     )
-    color = alt.Color("arm:N", title=None, scale=alt.Scale(domain=arms))
-    if figure.get("split") and figure["kind"] == "lines" and len(arms) == 1:  # a colour for each value, then
-        color = alt.Color("split:N", title=figure["split"], scale=alt.Scale(domain=_values(rows)))
-    base = alt.Chart(data).encode(x=_x(figure, rows), y=y, color=color)
-    shape = alt.Shape("arm:N", title=None, scale=cycled(arms))
+    color = alt.Color(field, title=heading, scale=alt.Scale(domain=names))
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=_x(figure, rows), y=y, color=color)
     bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    if figure["kind"] == "lines":
-        dots = base.mark_point(filled=True, size=45).encode(shape=shape)
-        layers = [_dashed(base.mark_line(), result, figure, arms), bars, dots]
-    elif figure["kind"] == "bars":
+    if kind == "bars":
         offset = [] if figure["x"] == "arm" else [alt.XOffset("arm:N", scale=alt.Scale(domain=arms))]
         layers = [layer.encode(*offset) for layer in (base.mark_bar(), bars)]
+    elif kind == "lines":
+        ours = {arm["name"] for arm in result["arms"] if arm.get("ours")}
+        patterns = PATTERNS if split else [PATTERNS[arm in ours] for arm in arms]
+        # Vega-Lite merges legends of one domain, and would dash the symbols: one more name keeps the domains apart.
+        dashes = cycled([*(values if split else arms), ""], patterns)
+        legend = alt.Legend(symbolType="stroke", symbolSize=500, values=values) if names is arms and split else None
+        dash = alt.StrokeDash("split:N" if split else "arm:N", title=split, scale=dashes, legend=legend)
+        dots = base.mark_point(filled=True, size=45).encode(alt.Shape(field, title=heading, scale=cycled(names)))
+        layers = [base.mark_line().encode(dash), bars, dots]
     else:
-        marks = base.mark_point(filled=True, size=35, opacity=0.75)
-        layers = [marks.encode(*_of_split(rows, figure["split"], arms)) if figure.get("split") else marks.encode(shape)]
+        field, heading, names = by_split if split else by_arm
+        shape = alt.Shape(field, title=heading, scale=cycled(names))
+        layers = [base.mark_point(filled=True, size=35, opacity=0.75).encode(shape)]
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT + 60)
 
 
 def _x(figure: Figure, rows: Sequence[Point]) -> alt.X:
-    alt = import_optional("altair")
     title = figure.get("x_title") or figure["x"]
     if any(isinstance(row["x"], str) for row in rows):
-        return alt.X(
-            "x:N", title=title, sort=list(dict.fromkeys(row["x"] for row in rows)), axis=alt.Axis(labelAngle=0)
-        )
+        axis = alt.Axis(labelAngle=0, labelExpr="split(datum.label, ', ')")  # long names in two lines
+        return alt.X("x:N", title=title, sort=list(dict.fromkeys(row["x"] for row in rows)), axis=axis)
     scale = (
-        alt.Scale(type="log", nice=False)
-        if figure.get("log_x")
-        else alt.Scale(nice=figure["kind"] == "scatter", zero=False)
+        {"type": "log", "nice": False} if figure.get("log_x") else {"nice": figure["kind"] == "scatter", "zero": False}
     )
-    return alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=8))
-
-
-def _of_split(rows: Sequence[Point], split: str, arms: Sequence[str]) -> list[alt.Shape | alt.Color]:
-    """In a scatter plot each value of `split` has a shape, and with a single arm also a colour."""
-    alt = import_optional("altair")
-    values = _values(rows)
-    found = [alt.Shape("split:N", title=split, scale=cycled(values))]
-    return found if len(arms) > 1 else [*found, alt.Color("split:N", title=split, scale=alt.Scale(domain=values))]
-
-
-def _values(rows: Sequence[Point]) -> list[str]:
-    """The values of `split`, 2 before 10."""
-    return sorted({row["split"] for row in rows}, key=lambda value: (len(value), value))
-
-
-def _dashed(lines: alt.Chart, result: StudyResult, figure: Figure, arms: Sequence[str]) -> alt.Chart:
-    alt = import_optional("altair")
-    patterns = [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3], [14, 4], [1, 2], [6, 2, 1, 2, 1, 2]]
-    if figure.get("split"):
-        scale = cycled(_values(points(result, figure)), patterns)
-        return lines.encode(strokeDash=alt.StrokeDash("split:N", title=figure["split"], scale=scale))
-    ours = {arm["name"] for arm in result["arms"] if arm.get("ours")}
-    scale = alt.Scale(domain=list(arms), range=[patterns[arm in ours] for arm in arms])
-    return lines.encode(strokeDash=alt.StrokeDash("arm:N", title=None, scale=scale))
+    return alt.X("x:Q", title=title, scale=alt.Scale(**scale), axis=alt.Axis(tickCount=8))
 
 
 def _arms(result: StudyResult, figure: Figure) -> list[str]:

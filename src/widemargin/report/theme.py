@@ -71,7 +71,7 @@ def config(mode: Mode, *, legend: bool) -> dict[str, object]:
             "labelFontSize": 12,
             "labelPadding": 8,
             "labelOverlap": "greedy",
-            "labelSeparation": 6,
+            "labelSeparation": 12,
             "titlePadding": 10,
             **titles,
         },
@@ -84,11 +84,14 @@ def config(mode: Mode, *, legend: bool) -> dict[str, object]:
             "labelFontSize": 12,
             "labelLimit": 220,
             "columns": 3,
-            "columnPadding": 18,
+            "columnPadding": 28,
             "offset": 34,
             "symbolStrokeWidth": 2.5,
             "symbolOpacity": 1,
             "symbolType": "circle",
+            "symbolBaseFillColor": page["soft"],  # of shapes and dashes, which have no colour of their own
+            "symbolBaseStrokeColor": page["soft"],
+            "layout": {"direction": "vertical", "margin": 12},  # legends below each other
             **titles,
         },
         "title": {
