@@ -11,30 +11,20 @@ from widemargin.studies.schema import Study
 # Every module has its studies as attributes named by their ids.
 _DECLARED = {
     "elsayed.toy_boundary": "E1",
-    "elsayed.mnist_accuracy": "E2",
-    "elsayed.noisy_labels": "E3",
-    "elsayed.small_samples": "E4",
-    "elsayed.white_box": "E5 E6",
-    "elsayed.black_box": "E7 E8",
-    "elsayed.gaussian_noise": "E9",
-    "elsayed.cifar10_accuracy": "E10",
-    "elsayed.cifar10_noisy_labels": "E11",
-    "elsayed.cifar10_small_samples": "E12",
-    "elsayed.cifar10_attacks": "E13",
+    "elsayed.trained_on_all": "E2 E5 E6 E7 E8 E9",
+    "elsayed.noisy_and_small": "E3 E4",
+    "elsayed.cifar10": "E10 E11 E12 E13",
     "elsayed.imagenet": "E14",
     "elsayed.cifar10_distances": "E15",
     "elsayed.step_cost": "E16",
-    "elsayed.svm": "E17",
-    "elsayed.exact_distance": "E18",
-    "odn.accuracy": "O1",
-    "odn.small_samples": "O2 O3",
+    "elsayed.affine": "E17 E18",
+    "odn.accuracy": "O1 O2 O3",
     "odn.regularized": "O4",
     "odn.compactness": "O5 O6",
     "odn.margin_density": "O7",
     "odn.bound": "O8",
     "sokolic.plane": "S1",
-    "sokolic.fully_connected": "S2",
-    "sokolic.convolutional": "S3",
+    "sokolic.regularized": "S2 S3",
     "sokolic.distance_preservation": "S4",
     "sokolic.generalization_bounds": "S5",
     "farhang.spectral_margins": "F1 F2",
@@ -43,7 +33,8 @@ _DECLARED = {
     "farhang.controlled_margins": "F7",
     "farhang.ensembles": "F8 F9",
 }
-MODULES = {id: module for module, ids in _DECLARED.items() for id in ids.split()}
+_IDS = {id: module for module, ids in _DECLARED.items() for id in ids.split()}
+MODULES = {id: _IDS[id] for id in sorted(_IDS, key=lambda id: ("EOSF".index(id[0]), int(id[1:])))}
 """Ids of all studies, in the order of the papers, with the modules that declare them."""
 
 

@@ -17,15 +17,15 @@ what the settings mean, except two things:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias
 
 from widemargin.studies.effects import Effect, Order
-from widemargin.studies.figure import Figure
-from widemargin.studies.settings import Settings, check_plain
+from widemargin.studies.settings import Settings, SettingsDict, check_plain
 
 Condition: TypeAlias = Mapping[str, Any]
 """A value for each axis of a study: `{"flips": 0.8}`."""
@@ -38,6 +38,7 @@ SCALES: tuple[ScaleName, ...] = ("smoke", "quick", "budget", "paper")
 """From the smallest to the largest."""
 
 Kind = Literal["points", "relative", "order"]
+FigureKind = Literal["lines", "bars", "scatter"]
 
 
 @dataclass(frozen=True)
@@ -120,27 +121,12 @@ class Scale:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected an integer >= 1")
 
 
-class _Columns(TypedDict, total=False):
-    minutes: Sequence[float | int]
-    settings: Sequence[Settings]
-    of_arms: Sequence[Mapping[str, Settings]]
-    of_values: Sequence[Mapping[str, Mapping[Any, Settings]]]
-    seeds: Sequence[int]
-    cells: Sequence[int]
-    search_seeds: Sequence[int]
-    search_at: Sequence[Condition | None]
-    only: Sequence[Mapping[str, tuple[Any, ...]]]
-    arms: Sequence[tuple[str, ...] | None]
-    note: Sequence[str]
-
-
-def scales(**columns: Unpack[_Columns]) -> dict[ScaleName, Scale]:
+def scales(**columns: Sequence[Any]) -> dict[ScaleName, Scale]:
     """The four scales as a table: every argument of `Scale` has a value for smoke, quick, budget and paper.
 
     Missing values at the end of a column are the defaults of `Scale`.
     """
-    given: Mapping[str, Any] = columns
-    rows = [{key: values[i] for key, values in given.items() if i < len(values)} for i in range(len(SCALES))]
+    rows = [{key: values[i] for key, values in columns.items() if i < len(values)} for i in range(len(SCALES))]
     return {name: Scale(**row) for name, row in zip(SCALES, rows)}
 
 
@@ -183,6 +169,48 @@ class Claim:
         if self.tolerance is not None or self.reported is None:
             return self.tolerance
         return 1.0 if self.kind == "points" else 0.1 * abs(self.reported)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One chart: a line (bar, cloud of points) for each arm, the mean over seeds with its standard deviation.
+
+    Args:
+        kind: `"lines"` and `"bars"` show mean ± sd over seeds at every x; `"scatter"` shows every row.
+        x: an axis of the study, or a key of the rows' points such as `"epsilon"`; for bars also `"arm"`.
+        y: a metric.
+        title: as a caption: what is seen, and the paper's figure in brackets.
+        x_title, y_title: with units; by default the names.
+        where: which rows are drawn, as in the claims: `{"curve": "fgsm"}`.
+        arms: which arms, in this order; by default all.
+        split: another key, whose values get a dash pattern each (a colour is an arm): `"part"`, `"depth"`. In a scatter
+            plot a shape each, and a colour of their own where there is but one arm.
+        percent: y is a share, shown in percent.
+        log_x, log_y: logarithmic axes.
+    """
+
+    x: str
+    y: str
+    title: str
+    x_title: str = ""
+    y_title: str = ""
+    _: KW_ONLY
+    kind: FigureKind = "lines"
+    where: Settings = field(default_factory=dict)
+    arms: tuple[str, ...] | None = None
+    split: str | None = None
+    percent: bool = False
+    log_x: bool = False
+    log_y: bool = False
+
+
+bars = functools.partial(Figure, kind="bars")
+scatter = functools.partial(Figure, kind="scatter")
+
+
+def accuracy(x: str, title: str, x_title: str = "", **options: Any) -> Figure:
+    """Test accuracy in percent over `x`."""
+    return Figure(x, "accuracy", title, x_title, "test accuracy", percent=True, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,15 +289,7 @@ class Study:
                 )
 
 
-class Named(TypedDict):
-    """The first arguments of `Study`."""
-
-    id: str
-    source: str
-    title: str
-
-
-def named(id: str, source: str, title: str) -> Named:
+def named(id: str, source: str, title: str) -> SettingsDict:
     """The first arguments of `Study`, in one line of a declaration."""
     return {"id": id, "source": source, "title": title}
 

@@ -1,4 +1,4 @@
-"""Shared parts of elsayed's CIFAR-10 studies: WRN-28-10, the training, the five models, and ours (§4.3, B.1)."""
+"""E10 to E13: WRN-28-10 on CIFAR-10, by the five losses and ours (elsayed, §4.3, B.1, Fig. 8 to 10)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from widemargin.studies import schema
-from widemargin.studies.elsayed.mnist import NORMS
-from widemargin.studies.schema import Arm, Scale, ScaleName, Search, Study
+from widemargin.studies.claims import gap, order, value
+from widemargin.studies.elsayed.mnist import FLIPS, NORMS, NOT_FLIPPED, over_flips, over_fraction
+from widemargin.studies.elsayed.trained_on_all import BLACK, EPSILONS, FROM_CROSS_ENTROPY, TOLD, above, over_epsilon
+from widemargin.studies.schema import Arm, Scale, ScaleName, Search, Study, accuracy, axis, named
 from widemargin.studies.settings import Settings, overlay, sgd
 
 LAYER_7, LAYER_13, LAYER_19 = "group1.block3.conv2", "group2.block2.conv2", "group3.block1.conv2"
@@ -114,3 +116,91 @@ def study(*, keep: bool = False, deviations: tuple[str, ...] = (), **more: Any) 
     """A study of the five models."""
     settings = {**SETTINGS, "keep": True} if keep else SETTINGS
     return Study(arms=FIVE, settings=settings, deviations=(*deviations, *DEVIATIONS), **more)
+
+
+E10 = study(
+    **named("E10", "elsayed, §4.3", "CIFAR-10, all of it"),
+    question="Do margin losses cost accuracy where data are plenty and clean?",
+    keep=True,
+    claims=tuple(value(arm, arm, 90.0) for arm in ("cross-entropy", "hinge", *MARGINS)),
+    figures=(accuracy("arm", "Test accuracy on CIFAR-10 (elsayed, §4.3)", kind="bars"),),
+    scales=scales(),
+)
+
+BETTER = ("margin l_inf", "margin l_2")
+MEAN = "minus cross-entropy, mean over the noise levels (the paper: 4 to 10)"
+
+E11 = study(
+    **named("E11", "elsayed, Fig. 8", "Flipped training labels, CIFAR-10"),
+    question="Does a margin at several layers help where a share of the training labels is wrong?",
+    axes={"flips": axis("data.flips", FLIPS)},
+    claims=(
+        *(gap(f"{arm} {MEAN}", arm, "cross-entropy", 7.0, tolerance=3.0) for arm in BETTER),
+        *(order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy") for arm in BETTER),
+    ),
+    figures=(over_flips("Fig. 8"),),
+    scales=scales(
+        hours=2, only=({"flips": (0.8,)}, {"flips": (0.0, 0.8)}, {"flips": (0.0, 0.4, 0.8)}), search_at={"flips": 0.8}
+    ),
+    deviations=(NOT_FLIPPED,),
+)
+
+BOTH = ("margin l_1", "cross-entropy")
+
+E12 = study(
+    **named("E12", "elsayed, Fig. 9", "Few training samples, CIFAR-10"),
+    question="Do margins help where there are few samples?",
+    axes={"fraction": axis("data.fraction", (0.01, 0.05, 0.1, 0.5, 1.0))},
+    claims=(
+        *(
+            gap(f"at {100 * share:g} %, l_1 margin minus cross-entropy", *BOTH, 2.5, where={"fraction": share})
+            for share in (0.05, 0.01)
+        ),
+        order("margin l_1 above cross-entropy everywhere", *BOTH),
+        order("margin l_inf above cross-entropy everywhere", "margin l_inf", "cross-entropy"),
+    ),
+    figures=(over_fraction("Fig. 9", "45,000"),),
+    scales=scales(
+        hours=2,
+        more=({"data.samples": 110}, {}, {}, {}),
+        of_values=(
+            {"fraction": {0.01: {"data.fraction": 0.5}, 0.05: {"data.fraction": 0.8}}},
+            {"fraction": {0.05: {"data.fraction": 0.2}, 0.1: {"data.fraction": 0.4}}},
+        ),
+        only=({"fraction": (0.01, 0.05)}, {"fraction": (0.05, 0.1)}, {"fraction": (0.01, 0.05, 1.0)}),
+        search_at={"fraction": 0.05},
+    ),
+    deviations=("The shares other than 5 % and 1 % are ours: the paper's text names no others.",),
+)
+
+
+def _measure(epsilons: tuple[float, ...], count: int | None) -> Settings:
+    attack = {"kind": "attack", "attack": "fgsm", "epsilons": epsilons, "count": count}
+    return {"measure": [attack, {**attack, "curve": BLACK, **FROM_CROSS_ENTROPY}]}
+
+
+SIZES = ((0.05, *TOLD), EPSILONS, EPSILONS, EPSILONS)
+GAP = "at ε = 0.1 from cross-entropy, l_1 margin minus cross-entropy"
+
+E13 = study(
+    **named("E13", "elsayed, Fig. 10", "FGSM on CIFAR-10, white- and black-box"),
+    question="Do margins at training samples protect test samples from one large step?",
+    keep=True,
+    claims=(
+        gap(GAP, "margin l_1", "cross-entropy", 14.0, where={"curve": BLACK, "epsilon": 0.1}),
+        *(
+            above(f"{arm} above cross-entropy, {box}-box", arm, "cross-entropy", curve, epsilon=(0.05, 0.1))
+            for box, curve in (("white", "fgsm"), ("black", BLACK))
+            for arm in ("margin l_1", "margin l_inf")
+        ),
+    ),
+    figures=(
+        over_epsilon("Test accuracy under white-box FGSM (elsayed, Fig. 10)", "fgsm"),
+        over_epsilon("Test accuracy under FGSM from the cross-entropy model (elsayed, Fig. 10)", BLACK),
+    ),
+    scales=scales(more=[_measure(*both) for both in zip(SIZES, (10, 100, 2000, None))]),
+    deviations=(
+        "The paper does not print the sizes of its attacks: here ε is 0 to 0.3; orders are asked for at 0.05 and 0.1.",
+        "The cross-entropy model is attacked by itself: white-box.",
+    ),
+)

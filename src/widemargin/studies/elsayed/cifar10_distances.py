@@ -7,8 +7,7 @@ import functools
 from widemargin.studies.claims import order, value
 from widemargin.studies.effects import Ratio
 from widemargin.studies.elsayed import cifar10
-from widemargin.studies.figure import Figure
-from widemargin.studies.schema import Claim, Study, named
+from widemargin.studies.schema import Claim, Figure, Study, named
 from widemargin.studies.settings import Settings
 
 LAYERS = {"input": "input", "layer 7": cifar10.LAYER_7, "output": "output"}

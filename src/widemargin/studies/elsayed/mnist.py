@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from widemargin.studies.figure import Figure, accuracy
-from widemargin.studies.schema import Arm, Search
+from widemargin.studies.schema import Arm, Figure, Search, accuracy
 from widemargin.studies.settings import Settings, sgd
 
 FLIPS = (0.0, 0.2, 0.4, 0.6, 0.8)
@@ -136,6 +135,9 @@ ALL_LAYER = tuple(f"margin {norm}" for norm in NORMS)
 INPUT_ONLY = tuple(f"margin {norm}, input" for norm in NORMS)
 OURS = tuple(f"ours {norm}" for norm in NORMS)
 _DECAY = "Learning rates decay by 0.9 at every 25th of the training; the paper does not give its decay."
+NOT_FLIPPED = (
+    "Hyperparameters are chosen on 5,000 held-out samples whose labels are not flipped; the paper does not say."
+)
 DEVIATIONS = (
     "RMSProp has the learning rates 0.001 or 0.0003, not the paper's 0.01, at which the network does not train.",
     _DECAY,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.elsayed import cifar10
-from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Study, named, scales
+from widemargin.studies.schema import Arm, Study, bars, named, scales
 from widemargin.studies.settings import Settings
 
 IMAGES: Settings = {"shape": [3, 32, 32], "classes": 10, "batch": 128}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from widemargin.studies.claims import order, value
-from widemargin.studies.figure import accuracy, scatter
-from widemargin.studies.schema import Arm, Search, Study, named, scales
+from widemargin.studies.schema import Arm, Search, Study, accuracy, named, scales, scatter
 from widemargin.studies.settings import Settings
 
 DATA: Settings = {"name": "toy", "validation": 200, "train": 20, "balanced": True}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, value
 from widemargin.studies.farhang.points import EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.figure import accuracy, scatter
-from widemargin.studies.schema import Arm, Study, axis, named, scales
+from widemargin.studies.schema import Arm, Study, accuracy, axis, named, scales, scatter
 
 CONTROL, ATTACKED = "control", "attack set"
 ALPHAS = (0.1, 0.2512, 0.631, 1.585, 3.981, 10.0)

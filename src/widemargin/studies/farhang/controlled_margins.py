@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from widemargin.studies.claims import custom, positive
 from widemargin.studies.effects import Gap
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Claim, Study, axis, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Study, accuracy, axis, named, scales
 from widemargin.studies.settings import Settings
 
 SCALE, MARGIN, RECIPE = "initialization scale", "margin", "normalized margin"

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from widemargin.studies.claims import custom, positive
 from widemargin.studies.farhang.controlled_margins import spearman
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Study, axis, named, scales
+from widemargin.studies.schema import Arm, Figure, Study, accuracy, axis, named, scales
 from widemargin.studies.settings import Settings
 
 SIZES = (1, 2, 4, 8, 16)

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from widemargin.studies.claims import BySeed, custom, value
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE
-from widemargin.studies.figure import Figure, bars
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Scale, ScaleName, Study, axis, named, scales
+from widemargin.studies.schema import Arm, Figure, Scale, ScaleName, Study, axis, bars, named, scales
 from widemargin.studies.settings import Settings
 
 TWINS, WHOLE = "twins", "the whole task"

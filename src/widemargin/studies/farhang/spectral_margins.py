@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.figure import Figure, scatter
-from widemargin.studies.schema import Arm, Claim, Study, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Study, named, scales, scatter
 from widemargin.studies.settings import Settings
 
 TRUE, RANDOM = "true labels", "random labels"

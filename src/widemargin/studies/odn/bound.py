@@ -7,10 +7,9 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from widemargin.studies.claims import BySeed, custom, order
-from widemargin.studies.figure import Figure, bars
 from widemargin.studies.odn import data, losses
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Claim, Study, grid, named, scales
+from widemargin.studies.schema import Claim, Figure, Study, bars, grid, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 _R = 2.0

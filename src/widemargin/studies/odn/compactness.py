@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 
 from widemargin.studies.claims import order, value
-from widemargin.studies.figure import Figure, bars, scatter
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Scale, ScaleName, Study, named, scales
+from widemargin.studies.schema import Claim, Figure, Scale, ScaleName, Study, bars, named, scales, scatter
 from widemargin.studies.settings import Settings, overlay
 
 SETS: dict[str, Settings] = {

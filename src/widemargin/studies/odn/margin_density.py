@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 
 from widemargin.studies.claims import order, value
-from widemargin.studies.figure import Figure
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Study, grid, named, scales
+from widemargin.studies.schema import Figure, Study, grid, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 ALL = {"fraction": 1.0}

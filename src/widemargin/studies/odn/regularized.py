@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from widemargin.studies.claims import gap, value
-from widemargin.studies.figure import Figure, accuracy
 from widemargin.studies.odn import data
-from widemargin.studies.schema import Arm, Claim, Study, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Study, accuracy, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 
 from widemargin.studies.claims import value
-from widemargin.studies.figure import bars
-from widemargin.studies.schema import Arm, Claim, Study, named, scales
+from widemargin.studies.schema import Arm, Claim, Study, bars, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
 
 PLANE: Settings = {

@@ -6,9 +6,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from widemargin.studies.claims import custom
-from widemargin.studies.figure import Figure
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Claim, Study, axis, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Study, axis, named, scales
 from widemargin.studies.settings import Settings, overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from widemargin.studies.claims import value
-from widemargin.studies.figure import Figure, scatter
-from widemargin.studies.schema import Arm, Claim, Study, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Study, named, scales, scatter
 from widemargin.studies.settings import overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
