@@ -17,9 +17,6 @@ from widemargin.modules import scores_of
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
 
 
-# ---------------------------------------------------------------------------------------------------- what a place is
-
-
 @pytest.mark.parametrize("entry", EVERY, ids=str)
 def test_watching_changes_nothing_and_leaves_nothing(entry: zoo.Entry) -> None:
     network, x = entry.network(), entry.inputs()
@@ -135,9 +132,6 @@ def test_repr_and_mapping() -> None:
     assert dict(at).keys() == {"input", "2.0"}
 
 
-# ------------------------------------------------------------------------------------------------ what networks can be
-
-
 def test_an_input_given_by_name() -> None:
     class Named(nn.Module):
         def __init__(self) -> None:
@@ -249,9 +243,6 @@ def test_recurrent_layers_leave_cudnn_while_watched() -> None:
     assert torch.backends.cudnn.enabled == before
     with places.watch(small(), ("input",)):
         assert torch.backends.cudnn.enabled == before
-
-
-# ------------------------------------------------------------------------------------------------------ clear sentences
 
 
 def refused(network: nn.Module, at: Any, x: Tensor = X) -> None:
@@ -392,10 +383,7 @@ def test_a_network_called_without_a_tensor() -> None:
 
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
 def test_gradients_are_switched_off(off: Any) -> None:
-    with (
-        off(),
-        pytest.raises(RuntimeError, match=r"^at has 'input'"),
-    ):
+    with off(), pytest.raises(RuntimeError, match=r"^at has 'input'"):
         refused(small(), ("input",))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import pytest
 import torch
 from sklearn.svm import SVC
-from torch import Tensor
+from torch import Tensor, nn
 
 from widemargin import losses
 from widemargin.studies.tasks import linear_svm
@@ -23,6 +24,21 @@ def test_large_margin_is_elsayed_on_mnist() -> None:
 def test_odn_is_a_band_of_the_l2_distance_at_the_input() -> None:
     assert losses.odn(r=30.0, theta=0.7) == losses.MarginLoss(penalty=losses.Band(r=30.0, theta=0.7, mu=0.1))
     assert losses.odn_hinge(gamma=2.0) == losses.MarginLoss(penalty=losses.Hinge(gamma=2.0))
+
+
+@pytest.mark.parametrize(("r", "stabilize"), [(2.0, "scale-free"), (2.0, None), (5.0, "scale-free")])
+def test_odn_is_a_hinge_until_a_margin_exceeds_its_upper_limit(
+    r: float, stabilize: Literal["scale-free"] | None
+) -> None:
+    odn = losses.odn(r=r, stabilize=stabilize)
+    hinge = losses.MarginLoss(penalty=losses.Hinge(gamma=r - 1), stabilize=stabilize)
+    network = nn.Linear(1, 2, bias=False).double()
+    network.weight.data = torch.tensor([[1.0], [0.0]], dtype=torch.float64)  # the distance of class 0 is x
+    x, y = torch.linspace(-2, r + 1, 12, dtype=torch.float64)[:, None], torch.zeros(12, dtype=torch.long)
+    torch.testing.assert_close(odn(network, x, y), hinge(network, x, y))
+    x[3] = r + 2
+    beyond = odn(network, x, y) > hinge(network, x, y)
+    assert beyond.nonzero().flatten().tolist() == [3]
 
 
 @pytest.mark.parametrize(("dimensions", "samples"), [(2, 40), (10, 60)])

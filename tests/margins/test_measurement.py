@@ -35,9 +35,6 @@ def case(samples: int = 11) -> tuple[nn.Sequential, Tensor, Tensor]:
     return network, x, torch.arange(samples) % 3
 
 
-# ------------------------------------------------------------------------------------------- the right numbers
-
-
 @pytest.mark.parametrize("entry", EVERY, ids=str)
 def test_the_margins_of_every_network(entry: zoo.Entry) -> None:
     """The definition, sample by sample, at the default place and a hidden one, whatever the batches are."""
@@ -138,12 +135,8 @@ def test_inputs_go_to_the_dtype_of_the_network() -> None:
 
 
 def test_a_network_without_parameters() -> None:
-    class Identity(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x
-
     x, y = torch.tensor([[3.0, 1.0], [0.0, 2.0]]), torch.tensor([0, 0])
-    margins = measure(Identity(), (x, y)).margins["input"]
+    margins = measure(nn.Identity(), (x, y)).margins["input"]
     torch.testing.assert_close(margins, torch.tensor([2.0, -2.0]) / math.sqrt(2))
 
 
@@ -165,9 +158,6 @@ def test_also_inside_no_grad(off: Any) -> None:
     with off():
         measured = measure(network, (x, y))
     assert measured.valid["input"].all()
-
-
-# -------------------------------------------------------------------- the network is in evaluation mode, and back
 
 
 def test_the_network_is_left_as_it_was() -> None:
@@ -240,9 +230,6 @@ def test_a_batch_norm_without_running_statistics_is_refused() -> None:
         measure(network, (torch.randn(4, 4), torch.arange(4) % 3))
 
 
-# ---------------------------------------------------------------------------------------------- the statistics
-
-
 def dead_for_negative_inputs() -> Measurement:
     network = nn.Sequential(nn.Linear(1, 2, bias=False), nn.ReLU(), nn.Linear(2, 2, bias=False))
     first, last = network.parameters()
@@ -268,11 +255,12 @@ def test_samples_without_a_margin_are_left_out_and_counted() -> None:
     assert "without a margin: 2" in str(measured)
 
 
-def test_a_dead_network_has_no_margins() -> None:
-    class Dead(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.tensor([1.0, 2.0]).repeat(len(x), 1)
+class Dead(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tensor([1.0, 2.0]).repeat(len(x), 1)
 
+
+def test_a_dead_network_has_no_margins() -> None:
     measured = measure(Dead(), (torch.randn(3, 2), torch.tensor([0, 1, 1])))
     assert not measured.valid["input"].any()
     assert measured.statistics["input"].invalid == 3
@@ -282,7 +270,9 @@ def test_a_dead_network_has_no_margins() -> None:
 
 def test_what_is_printed() -> None:
     network, x, y = case()
-    text = str(measure(network, (x, y), at=("input", "output"), p=math.inf))
+    measured = measure(network, (x, y), at=("input", "output"), p=math.inf)
+    text = str(measured)
+    assert repr(measured) == text  # the table, also where a notebook or an interpreter shows the result
     assert text.startswith("11 samples, accuracy 0.")
     assert "l_inf distance" in text
     assert len(text.splitlines()) == 3
@@ -302,9 +292,6 @@ def test_what_is_printed() -> None:
 def test_bad_questions(call: Any, sentence: str) -> None:
     with pytest.raises((TypeError, ValueError), match=sentence):
         call(dead_for_negative_inputs())
-
-
-# ---------------------------------------------------------------------------------------------------- on disk
 
 
 def test_write_and_read(tmp_path: Path) -> None:
@@ -332,10 +319,6 @@ def test_write_and_read(tmp_path: Path) -> None:
 
 
 def test_no_margin_is_null_in_json_and_nan_in_parquet(tmp_path: Path) -> None:
-    class Dead(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.tensor([1.0, 2.0]).repeat(len(x), 1)
-
     table, summary = measure(Dead(), (torch.randn(3, 2), torch.tensor([0, 1, 1]))).write(tmp_path)
     statistics = json.loads(summary.read_text(), parse_constant=pytest.fail)["distance"]["input"]
     assert [statistics[key] for key in ("count", "invalid", "mean", "quantile 0.5")] == [3, 3, None, None]
@@ -347,18 +330,12 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("disk full")
 
     measured = dead_for_negative_inputs()
-    monkeypatch.setattr(pq, "write_table", fail)
-    with pytest.raises(OSError, match="disk full"):
-        measured.write(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    monkeypatch.undo()
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        measured.write(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-# -------------------------------------------------------------------------------------------------- sentences
+    for module, function in ((pq, "write_table"), (os, "fsync")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, function, fail)
+            with pytest.raises(OSError, match="disk full"):
+                measured.write(tmp_path)
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("untyped")
@@ -386,16 +363,12 @@ def test_a_bad_argument(how: dict[str, Any], error: type[Exception], sentence: s
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_arguments_come_before_any_work() -> None:
-    ran: list[int] = []
-
-    class Counts(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            ran.append(len(x))
-            return x
-
+    ran: list[object] = []
+    network = nn.Identity()
+    network.register_forward_hook(lambda *_: ran.append(1))
     for how in ({"p": math.nan}, {"at": ("nowhere",)}, {"batch_size": -1}):
         with pytest.raises(ValueError, match=r"p is nan|'nowhere'|batch_size is -1"):
-            measure(Counts(), (torch.zeros(2, 2), torch.tensor([0, 1])), **how)
+            measure(network, (torch.zeros(2, 2), torch.tensor([0, 1])), **how)
     assert ran == []
 
 

@@ -22,6 +22,7 @@ from widemargin.types import Args, AutogradContext, Kwargs
 _DIMENSIONS: dict[Callable[..., Any], int] = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 
 _Gradients = tuple[Tensor | None, ...]
+_Shape = tuple[int, ...] | None
 
 
 class CheapDoubleBackward(TorchFunctionMode):
@@ -49,7 +50,7 @@ class CheapDoubleBackward(TorchFunctionMode):
         padding: str | int | tuple[int, ...] = 0,
         dilation: int | tuple[int, ...] = 1,
         groups: int = 1,
-    ) -> tuple[Tensor, Tensor, Tensor | None, _Options] | None:
+    ) -> tuple[Tensor, Tensor, Tensor | None, None, _Options] | None:
         """The arguments of `_Convolution`, or None if torch's own convolution is used."""
         is_here = (input.is_cuda or self.everywhere) and not torch.is_autocast_enabled(input.device.type)
         if not is_here or input.ndim != dimensions + 2 or isinstance(padding, str):
@@ -58,7 +59,7 @@ class CheapDoubleBackward(TorchFunctionMode):
             return None
         stride, padding, dilation = (_repeated(value, dimensions) for value in (stride, padding, dilation))
         options = _Options(stride, padding, dilation, groups)
-        return non_leaf(input), non_leaf(weight), None if bias is None else non_leaf(bias), options
+        return non_leaf(input), non_leaf(weight), None if bias is None else non_leaf(bias), None, options
 
 
 @dataclass(frozen=True)
@@ -94,60 +95,44 @@ class _Options:
 
 
 class _Convolution(torch.autograd.Function):
-    """The convolution; its gradient at the input is `_InputGradient`."""
+    """The convolution of v; with a `shape`, its transpose: the gradient at an input of that shape if v arrives."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, options: _Options) -> Tensor:
-        return options.forward(x, weight, bias)
+    def forward(v: Tensor, weight: Tensor, bias: Tensor | None, shape: _Shape, options: _Options) -> Tensor:
+        return options.forward(v, weight, bias) if shape is None else options.input_gradient(v, shape, weight)
 
     @staticmethod
     def setup_context(ctx: AutogradContext, inputs: Args, output: Tensor) -> None:  # noqa: ARG004
-        x, weight, _, ctx.options = inputs
-        ctx.save_for_backward(x, weight)
+        v, weight, _, ctx.shape, ctx.options = inputs
+        ctx.save_for_backward(v, weight)
 
     @staticmethod
     def backward(ctx: AutogradContext, *gradients: Tensor) -> _Gradients:
         (g,) = gradients
-        x, weight = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias, _ = needed_grads(ctx)
+        v, weight = ctx.saved_tensors
+        needs_v, needs_weight, needs_bias, *_ = needed_grads(ctx)
+        is_transposed = ctx.shape is not None
+        shape, arriving, entering = (None, v, g) if is_transposed else (tuple(v.shape), g, v)
         return (
-            _InputGradient.apply(g, weight, tuple(x.shape), ctx.options) if needs_x else None,
-            ctx.options.weight_gradient(g, x, weight) if needs_weight else None,
+            _Convolution.apply(non_leaf(g), weight, None, shape, ctx.options) if needs_v else None,
+            ctx.options.weight_gradient(arriving, entering, weight) if needs_weight else None,
             g.sum([0, *range(2, g.ndim)]) if needs_bias else None,
+            None,
             None,
         )
 
-
-class _InputGradient(torch.autograd.Function):
-    """(g, weight) ↦ the gradient at the input, with the cheap derivative."""
-
-    @staticmethod
-    def forward(g: Tensor, weight: Tensor, shape: tuple[int, ...], options: _Options) -> Tensor:
-        return options.input_gradient(g, shape, weight)
-
-    @staticmethod
-    def setup_context(ctx: AutogradContext, inputs: Args, output: Tensor) -> None:  # noqa: ARG004
-        g, weight, _, ctx.options = inputs
-        ctx.save_for_backward(g, weight)
-
-    @staticmethod
-    def backward(ctx: AutogradContext, *gradients: Tensor) -> _Gradients:
-        (tangent,) = gradients
-        g, weight = ctx.saved_tensors
-        grad_g = ctx.options.forward(tangent, weight) if ctx.needs_input_grad[0] else None
-        grad_weight = ctx.options.weight_gradient(g, tangent, weight) if ctx.needs_input_grad[1] else None
-        return grad_g, grad_weight, None, None
-
     @staticmethod
     def vmap(
-        info: AutogradContext, dims: Args, g: Tensor, weight: Tensor, shape: tuple[int, ...], options: _Options
+        info: AutogradContext, dims: Args, v: Tensor, weight: Tensor, bias: None, shape: _Shape, options: _Options
     ) -> tuple[Tensor, int]:
-        """A batch of g as more samples, for several columns of scores at once (`At.columns`)."""
+        """A batch of v as more samples, for several columns of scores at once (`At.columns`)."""
         if dims[0] is None or dims[1] is not None:
             raise RuntimeError("no batching rule for a batch of weights")
-        samples = g.movedim(dims[0], 0).flatten(0, 1)
-        gradient = _InputGradient.apply(samples, weight, (len(samples), *shape[1:]), options)
-        return gradient.unflatten(0, (info.batch_size, shape[0])), 0
+        samples = v.movedim(dims[0], 0).flatten(0, 1)
+        if shape is not None:
+            shape = (len(samples), *shape[1:])
+        output = _Convolution.apply(samples, weight, bias, shape, options)
+        return output.unflatten(0, (info.batch_size, -1)), 0
 
 
 def _repeated(value: int | tuple[int, ...], dimensions: int) -> tuple[int, ...]:

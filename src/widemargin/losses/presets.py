@@ -28,6 +28,9 @@ def large_margin(
 def odn(*, r: float = 2.0, theta: float = 1.0, mu: float = 0.1, **settings: Any) -> MarginLoss:
     """The optimal-margin-distribution loss, odn (1): the band of the l_2 distance at the input, strongest other class.
 
+    Until a margin exceeds r + θ it equals the hinge with γ = r − θ, in the scale-free form or with r − θ = 1: `odn()`
+    equals `MarginLoss()` until a margin exceeds 3.
+
     The paper's r/θ/μ for CIFAR-10 are 30/0.7/0.1 with batch norm and 1.2/0.7/0.1 without; MNIST's are not given.
     """
     return MarginLoss(penalty=Band(r=r, theta=theta, mu=mu), **settings)

@@ -26,9 +26,9 @@ from widemargin.modules import cast_input, evaluating, predict, predicted_labels
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurement:
-    """The margins of every sample of a data set, in its order, with their statistics.
+    """The margins of every sample of a data set, in its order, with their statistics, which its repr shows as a table.
 
     `output` has the output margins f_y − max f_i. `margins["output"]`, if measured, are distances at that place.
     """
@@ -95,7 +95,7 @@ class Measurement:
         table = write_parquet(folder / "margins.parquet", {name: c.numpy() for name, c in columns.items()})
         return table, write_json(folder / "summary.json", self.summary())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [
             f"{len(self)} samples, accuracy {self.accuracy:.4f}, l_{self.settings['p']:g} distance to the boundary:"
         ]
