@@ -103,6 +103,14 @@ def check_floating(tensor: object, name: str, shape: str = "") -> None:
         raise TypeError(f"{name} has dtype {tensor.dtype}, expected a floating-point tensor")
 
 
+def check_batch(x: Tensor, name: str) -> None:
+    """Raise unless `x` is a batch of finite floating-point samples."""
+    check_floating(x, name, "[batch, ...]")
+    if x.ndim < 2 or x.numel() == 0:
+        raise ValueError(f"{name} has shape {list(x.shape)}, expected [batch, ...] with at least one sample")
+    check_finite(x, name)
+
+
 def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
     """Raise a `ValueError` or `TypeError` unless `scores` and `labels` fit each other.
 

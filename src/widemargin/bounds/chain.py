@@ -1,15 +1,13 @@
 """Networks as chains of linear operators with activations and pools between them.
 
-A product of norms bounds a network only if its layers follow each other, once each: only nested `nn.Sequential`s of
-layers with known constants are accepted. A convolution is the linear operator on the images that reach it, not its
-kernel.
+A product of norms bounds a network only if its layers follow each other, and each has a known constant. A convolution
+is the linear operator on the images that reach it, not its kernel.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,10 +15,10 @@ from torch import Tensor, nn
 
 from widemargin import layers
 from widemargin.bounds.result import Assumption
-from widemargin.checks import check_choice
+from widemargin.checks import check_batch, check_choice
 from widemargin.layers.forms import Affine, RowNorms, Slopes
+from widemargin.layers.trace import Call
 from widemargin.margins.normalized import Biases
-from widemargin.modules import cast_input, evaluating, uncompiled, unwrap
 
 _RELU = Slopes(negative=0.0, positive=1.0)
 
@@ -37,7 +35,6 @@ class Link:
     name: str
     module: nn.Module
     shape: tuple[int, ...]
-    units: int
     lipschitz: float
     is_plain: bool
     row_norms: RowNorms | None = None
@@ -53,6 +50,11 @@ class Link:
         weight = self.module.weight
         assert isinstance(weight, Tensor)
         return weight.detach().double()
+
+    @property
+    def units(self) -> int:
+        """The number of output units of a layer with a weight: rows of its operator."""
+        return self.rows(self.weight).numel()
 
     @property
     def frobenius(self) -> float:
@@ -92,86 +94,57 @@ def chain_of(model: nn.Module, x: Tensor, *, biases: Biases = "refuse", batch_no
     """The chain that `model` is on inputs like `x`; an error names the first layer that is not supported.
 
     Args:
-        model: nested `nn.Sequential`s of Linear, Conv, ReLU, LeakyReLU, pools and changes of shape, or any layer
-            without parameters that states its l_2 Lipschitz constant in an attribute `lipschitz`.
+        model: any module that runs Linear, Conv, ReLU, LeakyReLU, pools and changes of shape one after the other (see
+            `layers.read_chain`), or any layer without parameters that states its l_2 Lipschitz constant in an attribute
+            `lipschitz`.
         x: inputs; one of them is run.
         biases: refuse a network with biases, or leave them out of the norms.
         batch_norm: accept BatchNorm in evaluation mode, an affine layer, as a link too.
     """
     check_choice("biases", biases, ("refuse", "ignore"))
-    network = unwrap(model)
-    if not isinstance(x, Tensor) or x.ndim < 2 or not len(x):
-        what = f"shape {list(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
-        raise ValueError(f"x has {what}, expected a tensor [batch, ...] of at least one input")
-    links = []
-    with evaluating(network), uncompiled(network), torch.no_grad():
-        h = cast_input(network, x[:1])
-        for name, module in layers_of(network):
-            after = module(h)
-            links.append(_link(name, module, h, after, biases, batch_norm))
-            h = after
-    chain = LayerChain(links=tuple(links))
-    if not chain.weights or not links[-1].is_weight:
-        last = f"ends in a {type(links[-1].module).__name__}" if links else "has no layers"
+    check_batch(x, "x")
+    calls, _ = layers.read_chain(model, x, "operator_norm", "lipschitz")
+    chain = LayerChain(links=tuple(_link(call, batch_norm) for call in calls))
+    if not chain.weights or not chain.links[-1].is_weight:
+        last = f"ends in a {type(chain.links[-1].module).__name__}" if chain.links else "has no layers"
         raise ValueError(f"the network {last}, expected a chain that ends in a Linear or Conv layer")
+    for link in chain.weights:
+        if link.module.bias is not None and biases == "refuse":
+            raise ValueError(
+                f"layer {link.name!r} has a bias, which this theorem does not count: build the network without biases, "
+                "or pass biases='ignore'"
+            )
     return chain
 
 
-def layers_of(network: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Name and module of every layer of nested `nn.Sequential`s, in the order they run.
-
-    A subclass of `nn.Sequential` counts as one if it keeps its `forward`.
-    """
-    if type(network).forward is not nn.Sequential.forward:
-        yield prefix, network
-        return
-    for name, child in network._modules.items():  # named_children would leave out a module that runs twice
-        assert child is not None
-        yield from layers_of(child, f"{prefix}.{name}" if prefix else name)
-
-
-def _link(name: str, module: nn.Module, h: Tensor, after: Tensor, biases: Biases, batch_norm: bool) -> Link:
+@torch.no_grad()
+def _link(call: Call, batch_norm: bool) -> Link:
+    name, module, shape = call.name, call.module, tuple(call.x.shape[1:])
     operator_norm, affine = layers.rule("operator_norm", module), layers.rule("affine", module)
-    form: Affine | None = None if affine is None else affine(module, h)
-    row_norms = None
-    if operator_norm is None or form is None:
-        constant = _constant(name, module, h, batch_norm)
-    else:
-        if form.row_norms is None:
-            raise TypeError(f"layer {name!r} has padding_mode {module.padding_mode!r}, expected 'zeros'")
-        if form.bias is not None and biases == "refuse":
-            raise ValueError(
-                f"layer {name!r} has a bias, which this theorem does not count: build the network without biases, or "
-                "pass biases='ignore'"
-            )
-        row_norms = form.row_norms
-        constant = float(operator_norm(copy.deepcopy(module).double(), h.shape[1:]))
-        if not constant > 0:
-            raise ValueError(f"layer {name!r} has a weight of norm {constant}, for which no bound is defined")
     pieces = layers.rule("pieces", module)
-    return Link(
-        name=name,
-        module=module,
-        shape=tuple(h.shape[1:]),
-        units=after[0].numel(),
-        lipschitz=constant,
-        is_plain=(form is not None and form.moves) or (pieces is not None and pieces(module, h) == _RELU),
-        row_norms=row_norms,
-    )
+    form: Affine | None = None if affine is None else affine(module, call.x)
+    if operator_norm is None or form is None:
+        is_plain = (form is not None and form.moves) or (pieces is not None and pieces(module, call.x) == _RELU)
+        constant = _constant(call, batch_norm)
+        return Link(name=name, module=module, shape=shape, lipschitz=constant, is_plain=is_plain)
+    if form.row_norms is None:
+        raise TypeError(f"layer {name!r} has padding_mode {module.padding_mode!r}, expected 'zeros'")
+    constant = float(operator_norm(copy.deepcopy(module).double(), shape))
+    if not constant > 0:
+        raise ValueError(f"layer {name!r} has a weight of norm {constant}, for which no bound is defined")
+    return Link(name=name, module=module, shape=shape, lipschitz=constant, is_plain=False, row_norms=form.row_norms)
 
 
-def _constant(name: str, module: nn.Module, h: Tensor, batch_norm: bool) -> float:
+def _constant(call: Call, batch_norm: bool) -> float:
     """The Lipschitz constant of a layer without weights, or of BatchNorm."""
-    lipschitz = layers.rule("lipschitz", module)
-    normalizes = layers.rule("normalizes", module) is not None
-    trained = next(module.parameters(), None) is not None
+    lipschitz = layers.rule("lipschitz", call.module)
+    normalizes = layers.rule("normalizes", call.module) is not None
+    trained = next(call.module.parameters(), None) is not None
     if lipschitz is None or (not batch_norm if normalizes else trained):
         raise TypeError(
-            f"layer {name!r} is a {type(module).__name__}, whose Lipschitz constant is not known: expected "
-            f"nn.Sequential of Linear, Conv, ReLU, LeakyReLU, pools and flatten{', BatchNorm' if batch_norm else ''}, "
-            "or a layer without parameters that has an attribute lipschitz"
+            f"layer {call.name!r} is a {type(call.module).__name__}, whose Lipschitz constant is not known: expected "
+            f"Linear, Conv, ReLU, LeakyReLU, pools, flatten{', BatchNorm' if batch_norm else ''}, or a layer without "
+            "parameters that has an attribute lipschitz"
         )
-    constant: float | None = lipschitz(module, h)
-    if constant is None:
-        raise TypeError(f"layer {name!r} keeps no running statistics, so it is not an affine layer in evaluation")
+    constant: float = lipschitz(call.module, call.x)
     return constant

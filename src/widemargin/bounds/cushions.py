@@ -7,13 +7,14 @@ and pools. All norms are taken in float64.
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.chain import LayerChain, chain_of, layers_of
+from widemargin.bounds.chain import LayerChain, chain_of
 from widemargin.checks import check_count
 from widemargin.margins.normalized import Biases
 from widemargin.modules import cast_input, evaluating, uncompiled, unwrap
@@ -142,14 +143,16 @@ def check_probes(probes: int | None, batch_size: int) -> None:
 def _run(network: nn.Module, chain: LayerChain, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs and outputs of every weight layer, in one graph."""
     inputs, outputs = [], []
-    h = x.detach().requires_grad_().clone()  # the first layer is in the graph also if no weight requires a gradient
-    for (_, module), link in zip(layers_of(network), chain.links, strict=True):
-        if not link.is_weight:
-            h = module(h)
-            continue
-        inputs.append(h)
-        outputs.append(module(h))
-        h = outputs[-1].clone()  # an in-place activation must not overwrite it
+
+    def record(_: nn.Module, args: tuple[Tensor], output: Tensor) -> Tensor:
+        inputs.append(args[0])
+        outputs.append(output)
+        return output.clone()  # an in-place activation must not overwrite it
+
+    with ExitStack() as stack:
+        for module in {link.module for link in chain.weights}:
+            stack.callback(module.register_forward_hook(record).remove)
+        network(x.detach().requires_grad_().clone())  # in the graph also if no weight requires a gradient
     return inputs, outputs
 
 

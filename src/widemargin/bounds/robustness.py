@@ -53,12 +53,7 @@ class RobustnessBound(Bound):
 
 
 def robustness(
-    margins: Certificate | MarginEstimate,
-    x: Tensor,
-    *,
-    classes: int,
-    covering: Covering,
-    delta: float = 0.05,
+    margins: Certificate | MarginEstimate, x: Tensor, *, classes: int, covering: Covering, delta: float = 0.05
 ) -> RobustnessBound:
     """|l_exp − l_emp| ≤ ε + M√((2K ln 2 + 2 ln(1/δ))/m), K = classes·N_{γ/2}, with probability 1 − δ (Theorem 1).
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.chain import LayerChain, Link, chain_of, layers_of
+from widemargin.bounds.chain import LayerChain, Link, chain_of
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.checks import check_choice, check_count, check_number
 from widemargin.margins.normalized import Biases
@@ -139,10 +139,10 @@ def _centres(chain: LayerChain, reference: nn.Module | Literal["identity"] | Non
     if reference == "identity":
         return [_identity(link) for link in chain.weights]
     assert isinstance(reference, nn.Module)
-    stored = dict(layers_of(unwrap(reference)))
+    stored = dict(unwrap(reference).named_modules(remove_duplicate=False))
     centres = []
     for link in chain.weights:
-        centre = getattr(stored.get(link.name), "weight", None)
+        centre = getattr(stored.get(link.name.partition("#")[0]), "weight", None)
         if not isinstance(centre, Tensor) or centre.shape != link.weight.shape:
             shape = list(link.weight.shape)
             raise ValueError(f"reference has no weight of shape {shape} at {link.name!r}, as the network has")

@@ -86,10 +86,7 @@ def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
     height = (step.positive - chord) * high
     convex = step.positive >= step.negative
     height = height + ROUNDING * (abs(step.positive) + abs(step.negative)) * (high - low) * (1 if convex else -1)
-    right, left = (
-        high.new_tensor(step.positive),
-        high.new_tensor(step.negative),
-    )  # not floats: float32
+    right, left = high.new_tensor(step.positive), high.new_tensor(step.negative)  # not floats: float32
     side, straight = torch.where(high > -low, right, left), torch.where(low >= 0, right, left)
     chord, side = torch.where(across, chord, straight), torch.where(across, side, straight)
     height = torch.where(across, height, torch.zeros_like(height))

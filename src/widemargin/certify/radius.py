@@ -12,8 +12,8 @@ from widemargin import norms
 from widemargin.bounds.result import Certificate
 from widemargin.certify.backward import LinearBound, linear_bound
 from widemargin.certify.boxes import Ball, Box, ball_through, box_of, l2_ball, through
-from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
-from widemargin.geometry.network import Network, against, check_inputs, read
+from widemargin.checks import check_batch, check_choice, check_count, check_number, check_scores_and_labels
+from widemargin.geometry.network import Network, against, read
 from widemargin.layers.forms import Affine, Slopes
 from widemargin.types import Labels, PerClass, PerExample
 
@@ -179,7 +179,7 @@ def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> 
     """The network, the inputs in float64, and f_y − f_i as rows `[batch, others, outputs]`."""
     norms.check_p(p)
     check_choice("method", method, ("crown", "crown-ibp", "ibp"))
-    check_inputs("x", x)
+    check_batch(x, "x")
     network = read(model, x)
     outputs = network.output.numel()
     x, y = network.double(x), y.to(network.device)

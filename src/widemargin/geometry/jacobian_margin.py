@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.checks import check_number, check_scores_and_labels
+from widemargin.checks import check_batch, check_number, check_scores_and_labels
 from widemargin.geometry.cells import partition
 from widemargin.geometry.lines import walk
-from widemargin.geometry.network import Network, against, check_inputs, read
+from widemargin.geometry.network import Network, against, read
 from widemargin.geometry.polygons import Plane
 from widemargin.geometry.regions import jacobians
 from widemargin.types import Labels, PerExample
@@ -46,7 +46,7 @@ def jacobian_margin(
         tolerance: relative, of the answer.
         max_cells: more cells than that around a sample are an error.
     """
-    check_inputs("x", x)
+    check_batch(x, "x")
     if x.ndim != 2 or x.shape[1] != 2:
         raise ValueError(f"x has shape {list(x.shape)}, expected [batch, 2]: (19) is only exact in the plane")
     check_number("reach", reach, above=0.0)

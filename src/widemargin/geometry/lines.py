@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from widemargin.geometry.network import Network, check_inputs, read
+from widemargin.checks import check_batch
+from widemargin.geometry.network import Network, read
 from widemargin.geometry.regions import jacobians
 from widemargin.layers.forms import Affine, Kink, Slopes
 
@@ -150,7 +151,7 @@ def _crossings(rivals: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tenso
 
 def read_pair(model: nn.Module, x: Tensor, x2: Tensor) -> tuple[Network, Tensor, Tensor]:
     """The network, and both batches in float64 after a check of their shapes."""
-    check_inputs("x2", x2)
+    check_batch(x2, "x2")
     if x.shape != x2.shape:
         raise ValueError(f"x has shape {list(x.shape)}, but x2 has {list(x2.shape)}")
     network = read(model, x)

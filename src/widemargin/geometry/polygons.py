@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from widemargin.geometry.network import Network, check_inputs
+from widemargin.checks import check_batch
+from widemargin.geometry.network import Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class Plane:
     def through(cls, network: Network, origin: Tensor, u: Tensor, v: Tensor, box: Sequence[float | int]) -> Plane:
         """The plane, after a check of the arguments."""
         for name, value in (("u", u), ("v", v)):
-            check_inputs(name, value[None])
+            check_batch(value[None], name)
             if value.shape != origin.shape:
                 raise ValueError(f"{name} has shape {list(value.shape)}, but origin has {list(origin.shape)}")
         if len(box) != 4 or not all(math.isfinite(side) for side in box) or box[0] >= box[1] or box[2] >= box[3]:

@@ -36,11 +36,7 @@ def pattern(model: nn.Module, x: Float[Tensor, "batch ..."]) -> dict[str, Shaped
     with torch.no_grad():
         for name, step in zip(network.names, network.steps):
             if not isinstance(step, Affine):
-                key, runs = name, 1
-                while key in found:  # the module has run before
-                    runs += 1
-                    key = f"{name}#{runs}"
-                found[key] = step.pattern(x)
+                found[name] = step.pattern(x)
             x = step.forward(x)
     return found
 

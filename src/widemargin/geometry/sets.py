@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from widemargin.checks import check_count, check_number, check_scores_and_labels
+from widemargin.checks import check_batch, check_count, check_number, check_scores_and_labels
 from widemargin.geometry.chain import factors
 from widemargin.geometry.jacobian_margin import Rays
 from widemargin.geometry.lines import averages
-from widemargin.geometry.network import Network, against, check_inputs, read
+from widemargin.geometry.network import Network, against, read
 from widemargin.layers.forms import Affine
 from widemargin.types import Mask
 
@@ -59,8 +59,8 @@ def sets(
         label: its label `[1]`.
         points: points x′, `[batch, ...]`.
     """
-    check_inputs("points", points)
-    check_inputs("x", x)
+    check_batch(points, "points")
+    check_batch(x, "x")
     if len(x) != 1 or x.shape[1:] != points.shape[1:]:
         raise ValueError(
             f"x has shape {list(x.shape)}, expected one sample of the shape of points {list(points.shape)}"
@@ -93,7 +93,7 @@ def curves(
     r^F = 1 is a circle of radius γ_out/Π‖W_l‖_F. Only the first crossing of r^J = 1 on each ray is returned. r = 1 is
     the decision boundary, see `Slice.boundary`.
     """
-    check_inputs("x", x)
+    check_batch(x, "x")
     if tuple(x.shape) != (1, 2):
         raise ValueError(f"x has shape {list(x.shape)}, expected one sample in the plane, [1, 2]")
     check_count("directions", directions)

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from widemargin.checks import check_count
+from widemargin.checks import check_batch, check_count
 from widemargin.geometry.cells import partition, split, ties
-from widemargin.geometry.network import Network, check_inputs, read
+from widemargin.geometry.network import Network, read
 from widemargin.geometry.polygons import Plane, Polygons
 
 TOLERANCE = 1e-12
@@ -158,7 +158,7 @@ def slice2d(
     """
     check_count("max_cells", max_cells)
     check_count("pixels", pixels)
-    check_inputs("origin", origin[None])
+    check_batch(origin[None], "origin")
     network = read(model, origin[None])
     plane = Plane.through(network, origin, u, v, box)
     parts = partition(network, plane, tolerance=TOLERANCE * plane.diagonal, max_cells=max_cells)

@@ -13,5 +13,6 @@ code when they are imported: `certify` the linear relaxations, `population` the 
 from widemargin.layers import activation, attention, convolution, linear, normalization, pooling, structure  # noqa: F401
 from widemargin.layers.forms import Affine, MaxPool, Slopes
 from widemargin.layers.registry import CAPABILITIES, lookup, register, rule, table
+from widemargin.layers.trace import read_chain
 
-__all__ = ["CAPABILITIES", "Affine", "MaxPool", "Slopes", "lookup", "register", "rule", "table"]
+__all__ = ["CAPABILITIES", "Affine", "MaxPool", "Slopes", "lookup", "read_chain", "register", "rule", "table"]

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from widemargin.layers.forms import Affine, zeros_like
 from widemargin.layers.registry import register
 
-_RESHAPES = (nn.Flatten, nn.Unflatten)
+
+class Reshape(nn.Module):
+    """Samples in another `shape`, as a network may write it between its modules."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same entries in the shape `[batch, *shape]`."""
+        return x.reshape(len(x), *self.shape)
+
+
+_RESHAPES = (nn.Flatten, nn.Unflatten, Reshape)
 _PASSES = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from widemargin import layers, norms
 from widemargin.checks import check_choice
+from widemargin.layers.trace import Trace
 from widemargin.margins.output import output
-from widemargin.modules import evaluating, scores_of, uncompiled, unwrap
+from widemargin.modules import unwrap
 from widemargin.types import Labels, PerExample
 
 Biases = Literal["refuse", "ignore"]
@@ -129,26 +128,18 @@ def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[st
 def _run(model: nn.Module, x: Tensor, biases: Biases) -> tuple[Tensor, dict[str, torch.Size]]:
     """The scores, and the shape of what reaches every weight layer, which must run exactly once to count once."""
     network = unwrap(model)
-    shapes: dict[str, torch.Size] = {}
-
-    def remember(name: str) -> RemovableHandle:
-        def hook(_: nn.Module, args: tuple[Tensor, ...]) -> None:
-            if name in shapes:
-                raise ValueError(f"layer {name!r} ran more than once, but normalized margins count every layer once")
-            shapes[name] = args[0].shape[1:]
-
-        return network.get_submodule(name).register_forward_pre_hook(hook)
-
     names = [name for name, _ in weights(model, biases=biases)]
-    with ExitStack() as stack:
-        for name in names:
-            stack.callback(remember(name).remove)
-        with evaluating(network), uncompiled(network), torch.no_grad():
-            scores = scores_of(network(x))
-    missing = [name for name in names if name not in shapes]
-    if missing:
-        raise ValueError(f"layer {missing[0]!r} was not reached by the forward pass, so its norm is not defined")
-    return scores, shapes
+    trace = Trace(network, x, "operator_norm")
+    shapes = {}
+    for name in names:
+        layer = network.get_submodule(name)
+        met = [call.x.shape[1:] for call in trace.calls if call.module is layer]
+        if len(met) > 1:
+            raise ValueError(f"layer {name!r} ran more than once, but normalized margins count every layer once")
+        if not met:
+            raise ValueError(f"layer {name!r} was not reached by the forward pass, so its norm is not defined")
+        shapes[name] = met[0]
+    return trace.scores, shapes
 
 
 def _positive(size: float, name: str) -> float:

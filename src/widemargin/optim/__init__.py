@@ -11,11 +11,4 @@ from widemargin.optim.projected import Projected
 from widemargin.optim.projections import to_centred_unit_rows, to_frobenius_sphere, to_spectral_sphere
 from widemargin.optim.rows import param_groups
 
-__all__ = [
-    "Nero",
-    "Projected",
-    "param_groups",
-    "to_centred_unit_rows",
-    "to_frobenius_sphere",
-    "to_spectral_sphere",
-]
+__all__ = ["Nero", "Projected", "param_groups", "to_centred_unit_rows", "to_frobenius_sphere", "to_spectral_sphere"]
