@@ -51,7 +51,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "population/batches.py": "population/test_fit.py",
     "population/objective.py": "population/test_fit.py",
     "population/optimizers.py": "population/test_fit.py",
-    "population/run.py": "population/test_fit.py",
     "population/stack.py": "population/test_fit.py",
     "population/vmap_lowering.py": "population/test_conv_matmul.py",
     "regularizers/classifier.py": "regularizers/test_weights.py",

@@ -57,13 +57,13 @@ def test_the_weights_and_losses_are_those_of_the_steps_themselves(device: str) -
     alone, step = training(device)
     expected = [step(x, y).clone() for x, y in given]
     network, step = training(device)
-    captured = graphs.CapturedStep(step)
+    captured = graphs.CapturedStep(step, torch.device(device))
     found = []
     for x, y in given:
         answer = captured(x, y)
         assert isinstance(answer, Tensor)
         found.append(answer.clone())
-    assert captured.is_recorded, captured.why_not
+    assert captured.is_replayed, captured.why_not
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(list(network.parameters()), list(alone.parameters()), rtol=1e-5, atol=1e-6)
 
@@ -71,7 +71,7 @@ def test_the_weights_and_losses_are_those_of_the_steps_themselves(device: str) -
 def test_batches_are_left_as_they_are(device: str) -> None:
     given = batches(device, (16,) * 6)
     kept = copy.deepcopy(given)
-    captured = graphs.CapturedStep(training(device)[1])
+    captured = graphs.CapturedStep(training(device)[1], torch.device(device))
     for x, y in given:
         captured(x, y)
     torch.testing.assert_close(given, kept, rtol=0, atol=0)
@@ -86,10 +86,10 @@ def test_what_draws_on_the_cpu_is_not_recorded(device: str, draw: Callable[[], A
         draw()
         return step(x, y)
 
-    captured = graphs.CapturedStep(drawing)
+    captured = graphs.CapturedStep(drawing, torch.device(device))
     for x, y in batches(device, (16,) * 6):
         captured(x, y)
-    assert not captured.is_recorded
+    assert not captured.is_replayed
     assert captured.why_not is not None
     assert "draws random numbers on the CPU" in captured.why_not
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_recorded_runs_as_it_is(device: str, monkeypatch: pytest.
     for x, y in given:
         step(x, y)
     network, step = training(device)
-    captured = graphs.CapturedStep(step)
+    captured = graphs.CapturedStep(step, torch.device(device))
     for x, y in given:
         captured(x, y)
     assert "operation not permitted" in str(captured.why_not)
@@ -140,21 +140,21 @@ def test_gradients_are_those_of_the_latest_batch(device: str, monkeypatch: pytes
         network.zero_grad(set_to_none=True)
         nn.functional.cross_entropy(network(x), y).backward()
 
-    captured = graphs.CapturedStep(passes, network.parameters())
+    captured = graphs.CapturedStep(passes, torch.device(device), network.parameters())
     for x, y in batches(device, (16, 16, 16, 16, 7, 16, 5, 16)):
         captured(x, y)
         found = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
         passes(x, y)
         torch.testing.assert_close(found, [parameter.grad for parameter in network.parameters()])
-    assert captured.is_recorded
+    assert captured.is_replayed
 
 
-def test_on_a_cpu_nothing_is_recorded() -> None:
+def test_on_a_cpu_nothing_is_replayed() -> None:
     seen: list[Tensor] = []
-    captured = graphs.CapturedStep(lambda x, _: seen.append(x))
+    captured = graphs.CapturedStep(lambda x, _: seen.append(x), torch.device("cpu"))
     x, y = torch.rand(3, 2), torch.zeros(3)
     for _ in range(6):
         captured(x, y)
     assert len(seen) == 6
     assert all(one is x for one in seen)
-    assert not captured.is_recorded
+    assert not captured.is_replayed

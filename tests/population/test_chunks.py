@@ -151,10 +151,10 @@ def test_out_of_memory_halves_the_chunk_and_says_so(monkeypatch: pytest.MonkeyPa
     expected = population.fit(given, data, chunk=1, **setting)
     advance = run.PopulationRun.advance
 
-    def tight(self: run.PopulationRun, done: Any) -> None:
+    def tight(self: run.PopulationRun) -> None:
         if len(self.members) > 2 and self.step == 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        advance(self, done)
+        advance(self)
 
     monkeypatch.setattr(run.PopulationRun, "advance", tight)
     with pytest.warns(UserWarning, match="networks at once do not fit in memory") as said:
@@ -166,7 +166,7 @@ def test_out_of_memory_halves_the_chunk_and_says_so(monkeypatch: pytest.MonkeyPa
     assert found.chunks == [1] * 7
     assert max(difference(a, b) for a, b in zip(found.networks, expected.networks)) < 1e-10
 
-    def none(self: run.PopulationRun, done: Any) -> None:
+    def none(_: run.PopulationRun) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(run.PopulationRun, "advance", none)

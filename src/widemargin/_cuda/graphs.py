@@ -1,6 +1,6 @@
 """CUDA graphs: capture of a function, and training steps that are captured after warm-up and then replayed.
 
-    step = CapturedStep(forward_and_backward, model.parameters())  # sets the gradients to None, then computes them
+    step = CapturedStep(forward_and_backward, device, model.parameters())  # sets gradients to None, computes them
     for x, y in batches:
         step(x, y)
         optimizer.step()
@@ -15,13 +15,13 @@ from __future__ import annotations
 import functools
 import gc
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 WARM = 3
 """Steps that run before the capture, in which libraries choose their algorithms and workspaces."""
@@ -33,72 +33,80 @@ Result: TypeAlias = Tensor | tuple[Tensor, ...] | None
 
 
 class CapturedStep:
-    """`step(*inputs)` returns `function(*inputs)`: eager at first, then replayed from a CUDA graph.
+    """`step(*inputs)` returns `function(*inputs)`: eager at first, then replayed from a CUDA graph of `device`.
 
-    The first `WARM` calls and every call with inputs of other shapes than the first call's run eagerly. The result is
-    the memory that the graph writes to: read or copy it before the next call. `function` must not synchronise with the
-    device (`.item()`), and values of scores and labels are not validated in a replay: `before_capture` is called once
-    before the capture and may do that.
+    The first `warm_up` calls and every call with inputs of other shapes than the first call's run eagerly. The result
+    is the memory that the graph writes to: read or copy it before the next call. `function` must not synchronise with
+    the device (`.item()`), and values of scores and labels are not validated in a replay: `before_capture` is called
+    once before the capture and may do that. A capture that runs out of memory is an error only with
+    `raise_out_of_memory`.
 
     Attributes:
         why_not: the reason why nothing is captured, or None.
+        is_replayed: whether the latest call was replayed.
     """
 
     def __init__(
         self,
         function: Callable[..., Result],
-        parameters: Iterable[nn.Parameter] = (),
+        device: torch.device,
+        parameters: Iterable[Tensor] = (),
         *,
         before_capture: Callable[[], object] = lambda: None,
+        warm_up: int = WARM,
+        raise_out_of_memory: bool = False,
     ) -> None:
-        self.why_not: str | None = None
-        self._function, self._parameters, self._before_capture = function, tuple(parameters), before_capture
+        self.why_not, self.is_replayed = why_not(device), False
+        self._function, self._device, self._parameters = function, device, tuple(parameters)
+        self._before_capture, self._raise_out_of_memory = before_capture, raise_out_of_memory
         self._gradients: tuple[Tensor | None, ...] = ()
-        self._calls = 0
-        self._inputs: tuple[Tensor, ...] = ()
+        self._warm_ups_left = warm_up
+        self._inputs: tuple[Tensor, ...] | None = None
         self._replay: Callable[[], None] | None = None
         self._result: Result = None
 
     def __call__(self, *inputs: Tensor) -> Result:
         """The result for these inputs; the gradients of `parameters` are those of this call."""
-        if not self._inputs:
-            self.why_not = why_not(inputs[0].device)
-            self._inputs = inputs if self.why_not else tuple(given.clone() for given in inputs)
-        if self.why_not or not all(map(_is_alike, self._inputs, inputs)):
+        self.is_replayed = False
+        if self.why_not:
             return self._function(*inputs)
-        copy_into(self._inputs, inputs)
-        if self._calls < WARM:
-            self._calls += 1
-            return self._warm_up()
-        if self._replay is None and not self._capture():
+        if self._inputs is None:
+            self._inputs = tuple(given.clone() for given in inputs)
+        if not all(map(_is_alike, self._inputs, inputs)):
             return self._function(*inputs)
-        assert self._replay is not None
+        for mine, given in zip(self._inputs, inputs, strict=True):
+            mine.copy_(given)
+        if self._warm_ups_left:
+            self._warm_ups_left -= 1
+            return self._warm_up(self._inputs)
+        if self._replay is None:
+            self._replay = self._capture(self._inputs)
+        if self._replay is None:
+            return self._function(*inputs)
         self._replay()
+        self.is_replayed = True
         for parameter, gradient in zip(self._parameters, self._gradients):  # an eager call has set others
             parameter.grad = gradient
         return self._result
 
-    @property
-    def is_recorded(self) -> bool:
-        """Whether the graph has been captured."""
-        return self._replay is not None
-
-    def _capture(self) -> bool:
+    def _capture(self, inputs: tuple[Tensor, ...]) -> Callable[[], None] | None:
         def once() -> None:
-            self._result = self._function(*self._inputs)
+            self._result = self._function(*inputs)
             self._gradients = tuple(parameter.grad for parameter in self._parameters)
 
         self._before_capture()
         try:
-            self._replay = capture(once, memory(self._inputs[0].device))
+            return capture(once, memory(self._device))
         except RuntimeError as error:  # a device sync in the function, or not enough memory
+            if self._raise_out_of_memory and isinstance(error, torch.OutOfMemoryError):
+                raise
             self.why_not = f"it can't be recorded: {str(error).splitlines()[0]}"
-        return self._replay is not None
+        return None
 
-    def _warm_up(self) -> Result:
+    def _warm_up(self, inputs: tuple[Tensor, ...]) -> Result:
         before = _cpu_rng_state()
-        with side_stream(self._inputs[0].device):
-            result = self._function(*self._inputs)
+        with side_stream(self._device):
+            result = self._function(*inputs)
         if before != _cpu_rng_state():
             self.why_not = "it draws random numbers on the CPU, which a graph would repeat"
         return result
@@ -144,13 +152,6 @@ def why_not(device: torch.device) -> str | None:
 def memory(device: torch.device) -> Pool:
     """A memory pool that several graphs can share; None on other devices than GPUs."""
     return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-
-
-def copy_into(inputs: Sequence[Tensor | None], values: Sequence[Tensor | None]) -> None:
-    """Write `values` to the tensors that a graph reads."""
-    for mine, given in zip(inputs, values, strict=True):
-        if mine is not None and given is not None:
-            mine.copy_(given)
 
 
 def _is_alike(mine: Tensor, given: Tensor) -> bool:

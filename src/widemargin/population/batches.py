@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,13 +12,12 @@ from widemargin.data import Samples, batches
 from widemargin.training.batches import order
 
 
-@dataclass(frozen=True, kw_only=True)
-class StackedBatch:
+class StackedBatch(NamedTuple):
     """A batch of every network: `x` `[networks, batch, ...]`, `y` and `index` `[networks, batch]`."""
 
     x: Tensor
     y: Tensor
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]
 
     def flat(self) -> Tensor:
         """All labels, `[networks·batch]`."""
@@ -33,36 +32,35 @@ class StackedData:
         self.x, self._which_x = _shared([samples.x for samples in data])
         self.y, self._which_y = _shared([samples.y for samples in data])
         self._epoch: int | None = None
-        self._order = torch.empty(0)
+        self._order, self._all = torch.empty(0), self._whole()
 
     def batch(self, step: int) -> StackedBatch:
         """The batch of every network in this step: the same samples as in `fit` with that network's seed."""
-        networks = len(self.seeds)
-        if self.batch_size is None:
-            index = torch.arange(self.size, device=self.y.device).expand(networks, -1)
-            return StackedBatch(x=self._whole(self.x, self._which_x), y=self._whole(self.y, self._which_y), index=index)
+        if self._all is not None:
+            return self._all
+        assert self.batch_size is not None
         epoch, number = divmod(step, -(-self.size // self.batch_size))
         if epoch != self._epoch:
             self._epoch = epoch
             self._order = torch.stack([order(self.size, epoch, seed) for seed in self.seeds]).to(self.y.device)
         index = self._order[:, number * self.batch_size : (number + 1) * self.batch_size]
-        return StackedBatch(
-            x=self._part(self.x, self._which_x, index), y=self._part(self.y, self._which_y, index), index=index
-        )
+        return StackedBatch(_part(self.x, self._which_x, index), _part(self.y, self._which_y, index), index)
 
     def keep(self, index: Tensor) -> None:
         """Keep the networks at `index` alone."""
         self.seeds = [self.seeds[k] for k in index.tolist()]
         self._which_x, self._which_y = self._which_x[index], self._which_y[index]
-        self._epoch = None
+        self._epoch, self._all = None, self._whole()
 
-    def _whole(self, values: Tensor, which: Tensor) -> Tensor:
-        return values.expand(len(which), *values.shape[1:]) if len(values) == 1 else values[which]
-
-    def _part(self, values: Tensor, which: Tensor, index: Tensor) -> Tensor:
-        if len(values) == 1:  # whole rows are copied: faster than an index of two dimensions
-            return values[0].index_select(0, index.flatten()).unflatten(0, index.shape)
-        return values[which[:, None], index]
+    def _whole(self) -> StackedBatch | None:
+        """The batch of all samples, where every batch is that one."""
+        if self.batch_size is not None:
+            return None
+        x, y = (
+            values.expand(len(which), *values.shape[1:]) if len(values) == 1 else values[which]
+            for values, which in ((self.x, self._which_x), (self.y, self._which_y))
+        )
+        return StackedBatch(x, y, torch.arange(self.size, device=y.device).expand(len(self.seeds), -1))
 
 
 def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtype) -> list[Samples]:
@@ -106,6 +104,12 @@ def full_batch(data: object) -> Samples:
         raise ValueError("data has no samples, expected at least one")
     x, y = (torch.cat(part) for part in zip(*parts))
     return Samples(x, y)
+
+
+def _part(values: Tensor, which: Tensor, index: Tensor) -> Tensor:
+    if len(values) == 1:  # whole rows are copied: faster than an index of two dimensions
+        return values[0].index_select(0, index.flatten()).unflatten(0, index.shape)
+    return values[which[:, None], index]
 
 
 def _shared(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

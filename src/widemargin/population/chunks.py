@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,16 +93,16 @@ def available(device: torch.device) -> float:
 
 def seconds(plan: PopulationConfig, size: int, form: Convolutions) -> float:
     """The time of a step of one network, where `size` of them train at once: of copies, for a few steps."""
-    run = PopulationRun(dataclasses.replace(plan, until=None), range(size), form)
-    while run.no_cuda_graph is None and run.graphs is None and run.step < 4 * WARM:  # steps before the recording
-        run.advance(lambda *_: None)
     times: list[float] = []
-    while len(times) < 1 + _TIMED or (sum(times[1:]) < 0.1 and len(times) < 50):
-        start = time.perf_counter()
-        run.advance(lambda *_: None)
-        if plan.device.type == "cuda":
-            torch.cuda.synchronize(plan.device)
-        times.append(time.perf_counter() - start)
+    with closing(PopulationRun(dataclasses.replace(plan, until=None), range(size), form)) as run:
+        while run.no_cuda_graph is None and not run.was_recorded and run.step < 4 * WARM:  # steps before the recording
+            run.advance()
+        while len(times) < 1 + _TIMED or (sum(times[1:]) < 0.1 and len(times) < 50):
+            start = time.perf_counter()
+            run.advance()
+            if plan.device.type == "cuda":
+                torch.cuda.synchronize(plan.device)
+            times.append(time.perf_counter() - start)
     # The mean, since on a busy machine the shortest of many steps is an outlier. The first step is always slow.
     return sum(times[1:]) / (len(times) - 1) / size
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -149,57 +149,32 @@ def fit(
 
 
 def _train(plan: PopulationConfig, chunk: Chunk, bars: ProgressBars) -> Population:
-    ended: dict[int, tuple[nn.Module, NetworkResult]] = {}
+    results: dict[int, NetworkResult] = {}
     size, sizes = chunk.size, list[int]()
-    reasons: list[str | None] = []
-    while len(ended) < len(plan):
-        first = len(ended)
-        members = range(first, min(first + size, len(plan)))
+    no_cuda_graph: str | None = None
+    while len(results) < len(plan):
+        members = range(len(results), min(len(results) + size, len(plan)))
         try:
-            part, no_cuda_graph = _train_together(plan, members, chunk.convolutions, bars)
+            with closing(PopulationRun(plan, members, chunk.convolutions)) as run:
+                results.update(run.train(partial(bars.update, "Steps")))
         except torch.OutOfMemoryError:
             if len(members) == 1:
                 raise
             size = len(members) // 2
         else:
-            ended.update(part)
+            bars.update("Networks", members[-1] + 1)
             sizes.append(len(members))
-            reasons.append(no_cuda_graph)
+            why_not = run.no_cuda_graph or (None if run.was_recorded else "the training is too short for one")
+            no_cuda_graph = no_cuda_graph or why_not
             continue
         # Outside of the except block the tensors of the failed attempt are freed.
         if plan.device.type == "cuda":
             torch.cuda.empty_cache()
         warnings.warn(f"{len(members)} networks at once do not fit in memory, continuing with {size}", stacklevel=3)
-    outcome = [ended[k] for k in range(len(plan))]
+    networks, steps, losses = zip(*(results[k] for k in range(len(plan))))
     return Population(
-        networks=[network for network, _ in outcome],
-        steps=[end.steps for _, end in outcome],
-        losses=[end.loss for _, end in outcome],
-        chunks=sizes,
-        no_cuda_graph=next((reason for reason in reasons if reason is not None), None),
+        networks=list(networks), steps=list(steps), losses=list(losses), chunks=sizes, no_cuda_graph=no_cuda_graph
     )
-
-
-def _train_together(
-    plan: PopulationConfig, members: Sequence[int], convolutions: Convolutions, bars: ProgressBars
-) -> tuple[dict[int, tuple[nn.Module, NetworkResult]], str | None]:
-    """The trained networks `members`, and why there was no CUDA graph."""
-    run = PopulationRun(plan, members, convolutions)
-    ended: dict[int, tuple[nn.Module, NetworkResult]] = {}
-
-    def done(row: int, end: NetworkResult) -> None:
-        network = copy.deepcopy(plan.networks[run.members[row]])
-        run.stack.write_to(row, network)
-        ended[run.members[row]] = network, end
-
-    while run.step < plan.steps and run.members:
-        run.advance(done)
-        bars.update("Steps", run.step)
-    run.check_finite()
-    for row, loss in enumerate(run.losses.tolist()):
-        done(row, NetworkResult(steps=run.step, loss=loss))
-    bars.update("Networks", members[-1] + 1)
-    return ended, run.no_cuda_graph or (None if run.was_recorded else "the training is too short for one")
 
 
 def _each(name: str, value: T | Sequence[T], count: int) -> list[T]:

@@ -56,22 +56,23 @@ class Objective:
         else:
             self._group()
 
-    def gradients(
-        self, stack: Stack, batch: StackedBatch, keys: Sequence[Tensor | None], streams: Streams
-    ) -> tuple[dict[str, Tensor | None], Tensor]:
-        """The gradients of every network's objective at `stack.trained()`, and the mean losses `[networks]`.
+    def backward(self, stack: Stack, batch: StackedBatch, keys: Sequence[Tensor | None], streams: Streams) -> Tensor:
+        """The mean losses `[networks]`; sets `.grad` of `stack.trained()` to the gradients of the objectives.
 
         `keys` are those of the dropout masks, of the loss and of each regularizer.
         """
-        trained = stack.trained()
+        trained = list(stack.trained().values())
+        for parameter in trained:
+            parameter.grad = None
         loss = total = self._loss(stack, batch, keys[0], streams)
         for regularizer, key in zip(self.regularizers, keys[1:], strict=True):
             total = total + self._penalty(stack, batch, regularizer, key, streams)
-        gradients: Sequence[Tensor | None]
-        gradients = torch.autograd.grad(total.sum(), list(trained.values()), allow_unused=True)
+        gradients: Sequence[Tensor | None] = torch.autograd.grad(total.sum(), trained, allow_unused=True)
         if self.gradient_clip is not None:
             gradients = clipped(gradients, self.gradient_clip)
-        return dict(zip(trained, gradients)), loss.detach()
+        for parameter, gradient in zip(trained, gradients):
+            parameter.grad = gradient
+        return loss.detach()
 
     def _group(self) -> None:
         """Group networks with equal losses; losses that can't be compared are a group each."""

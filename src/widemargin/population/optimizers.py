@@ -28,7 +28,7 @@ class StackedOptimizer(abc.ABC):
     def __init__(self, value: Any, rates: Sequence[float], device: torch.device) -> None:
         self.value = value
         self.rates = torch.tensor(rates, dtype=torch.float64, device=device)
-        self.steps: int | Tensor = 0
+        self.number: int | Tensor = 0
         self.factor: float | Tensor = 1.0
         self.state: dict[str, dict[str, Tensor]] = {}
         self._same = rates[0] if len(set(rates)) == 1 else None
@@ -36,18 +36,13 @@ class StackedOptimizer(abc.ABC):
     def start(self, parameters: Mapping[str, Tensor]) -> None:  # noqa: B027 (most have nothing to do)
         """Prepare the first step."""
 
-    def step(self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None], factor: float) -> None:
-        """One step, with every learning rate times `factor`; parameters without a gradient are left alone."""
-        self.steps, self.factor = self.steps + 1, factor
-        self.move_all(parameters, gradients)
-
     @torch.no_grad()
-    def move_all(self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None]) -> None:
-        """Move all parameters; the number of the step and the factor are set before."""
+    def step(self, parameters: Mapping[str, Tensor], number: int | Tensor, factor: float | Tensor) -> None:
+        """Step `number` with every learning rate times `factor`; parameters without a gradient are left alone."""
+        self.number, self.factor = number, factor
         for name, parameter in parameters.items():
-            gradient = gradients[name]
-            if gradient is not None:
-                self.move(parameter, gradient, self._rate(parameter), self.state.setdefault(name, {}))
+            if parameter.grad is not None:
+                self.move(parameter, parameter.grad, self._rate(parameter), self.state.setdefault(name, {}))
 
     def keep(self, index: Tensor) -> None:
         """Keep the networks at `index` alone."""
@@ -89,8 +84,8 @@ class _StackedAdamW(StackedOptimizer):
             parameter.mul_(1 - rate * self.value.weight_decay)
         state["first"].lerp_(gradient, 1 - first)
         state["second"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        size = (state["second"].sqrt() / (1 - second**self.steps) ** 0.5).add_(self.value.eps)
-        _subtract_quotient(parameter, state["first"], size, rate / (1 - first**self.steps))
+        size = (state["second"].sqrt() / (1 - second**self.number) ** 0.5).add_(self.value.eps)
+        _subtract_quotient(parameter, state["first"], size, rate / (1 - first**self.number))
 
 
 class _StackedRMSprop(StackedOptimizer):
@@ -138,7 +133,7 @@ class _StackedNero(StackedOptimizer):
             scale.to(parameter.dtype)[:, None].expand_as(state["v"]).reshape(-1),
             lr=rate if self._same is not None else self.largest * self.factor,
             beta=float(self.value.beta),
-            step=self.steps,
+            step=self.number,
             constrained=_is_constrained(parameter),
         )
 

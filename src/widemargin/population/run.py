@@ -1,18 +1,25 @@
-"""The training of some networks of a population as one stack."""
+"""The training of some networks of a population as one stack.
+
+On a GPU a step is replayed from two CUDA graphs, so that a network that is done can be removed between them: the passes
+leave losses and gradients, the moves of the optimizer change the weights. Scores that are not finite are noted in the
+graph with their first step, since a check in every step would wait for the device.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from widemargin._cuda import graphs
+from widemargin.checks import check_scores_and_labels
 from widemargin.data import Samples
 from widemargin.losses.protocol import Loss
-from widemargin.population import cuda_graph, rng
+from widemargin.population import rng
 from widemargin.population.batches import StackedBatch, StackedData
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.objective import Objective
@@ -20,7 +27,10 @@ from widemargin.population.optimizers import Value, stacked
 from widemargin.population.stack import Stack
 from widemargin.training.config import Regularizer
 from widemargin.training.schedules import Schedule
-from widemargin.training.stopping import TrainingStopped
+from widemargin.training.stopping import TrainingStopped, bad_row
+
+CHECK_EVERY = 32
+"""Steps of a CUDA graph between two checks whether scores are finite; each is a device sync."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,26 +55,26 @@ class PopulationConfig:
         return len(self.networks)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkResult:
-    """The number of steps of a network, and the loss of its last batch."""
+class NetworkResult(NamedTuple):
+    """A trained network, its number of steps, and the loss of its last batch."""
 
+    network: nn.Module
     steps: int
     loss: float
 
 
 class PopulationRun:
-    """The networks `members`, stacked, at step `step`."""
+    """The networks `members`, stacked, at step `step`; `results` has those that are done."""
 
     def __init__(self, plan: PopulationConfig, members: Sequence[int], convolutions: Convolutions = "grouped") -> None:
-        self.plan, self.members = plan, list(members)
+        self.plan, self.members, self.step = plan, list(members), 0
+        self.results: dict[int, NetworkResult] = {}
         self.stack = Stack([plan.networks[k] for k in members], plan.device, convolutions=convolutions)
         seeds = [plan.seeds[k] for k in members]
         self.table = StackedData([plan.data[k] for k in members], seeds, plan.batch_size)
-        losses = [plan.losses[k] for k in members]
         self.no_cuda_graph = "cuda_graph is False" if plan.cuda_graph is False else graphs.why_not(plan.device)
         self.objective = Objective(
-            losses,
+            [plan.losses[k] for k in members],
             plan.regularizers,
             self.table.size,
             plan.device,
@@ -73,109 +83,130 @@ class PopulationRun:
         )
         self.optimizer = stacked([plan.optimizers[k] for k in members], plan.device)
         self.optimizer.start(self.stack.trained())
-        parts = 1 + len(plan.regularizers)
-        self.keys = [rng.keys(seeds, "dropout", part).to(plan.device) for part in range(parts)]
-        self.step, self.losses = 0, torch.full((len(seeds),), torch.nan, device=plan.device)
-        self.graphs: cuda_graph.Graphs | None = None
-        self.was_recorded, self._warm = False, 0
+        self.keys = [rng.keys(seeds, "dropout", k).to(plan.device) for k in range(1 + len(plan.regularizers))]
+        self.losses = torch.full((len(seeds),), torch.nan, device=plan.device)
+        self.not_finite_at = torch.full((len(seeds),), -1.0, dtype=torch.float64, device=plan.device)
+        # The numbers of a step that CUDA graphs read.
+        self.number, self.factor = (torch.zeros((), dtype=torch.float64, device=plan.device) for _ in range(2))
+        self.captured: tuple[graphs.CapturedStep, graphs.CapturedStep] | None = None
+        self.was_recorded = False
 
-    def advance(self, done: Callable[[int, NetworkResult], None]) -> None:
-        """One step of all networks; those with a loss below `until` before it are reported to `done` and removed."""
-        batch, keys = self.table.batch(self.step), self._keys()
-        graphs = self._graphs(batch, keys)
-        gradients = None
-        if graphs is None:
-            gradients, self.losses = self._gradients(batch, keys)
-        else:
-            self.losses = graphs.passes(batch, keys)
-            if self.plan.until is not None or self.step % cuda_graph.CHECK_EVERY == 0:
-                self.check_finite()
+    def train(self, on_step: Callable[[int], None]) -> dict[int, NetworkResult]:
+        """All steps, each followed by `on_step(step)`, and the results of all members."""
+        while self.step < self.plan.steps and self.members:
+            self.advance()
+            on_step(self.step)
+        self._check_finite()
+        self._finish(range(len(self.members)))
+        return self.results
+
+    def advance(self) -> None:
+        """One step of all networks; those with a loss below `until` before it are done, and removed."""
+        moves = self._run_passes()
         left = None
         if self.plan.until is not None:
             below = self.losses < self.plan.until
             if bool(below.any()):
                 left = (~below).nonzero().flatten()
-                for row in below.nonzero().flatten().tolist():
-                    done(row, NetworkResult(steps=self.step, loss=float(self.losses[row])))
+                self._finish(below.nonzero().flatten().tolist())
         if left is None or len(left):
             factor = self.plan.schedule(float(self.step), self.plan.steps)
-            if gradients is None:
-                assert graphs is not None
-                graphs.moves(factor)
+            if moves is None:
+                self.optimizer.step(self.stack.trained(), self.step + 1, factor)
             else:
-                self.optimizer.step(self.stack.trained(), gradients, factor)
+                self.factor.fill_(factor)
+                moves()
             self.step += 1
         if left is not None:
             self._keep(left)
 
-    def check_finite(self) -> None:
-        """Raise if a CUDA graph has noted scores that are not finite."""
-        broken = None if self.graphs is None else self.graphs.first_broken()
-        if broken is not None:
-            self._stop(broken[0], broken[1])
+    def close(self) -> None:
+        """Free the memory of CUDA graphs, which would keep this object alive."""
+        self.captured = None
 
-    def streams(self) -> rng.Streams:
-        """The generators of this step."""
-        return rng.Streams(self.table.seeds, self.step, self.plan.device)
-
-    def _graphs(self, batch: StackedBatch, keys: Sequence[Tensor | None]) -> cuda_graph.Graphs | None:
-        """The CUDA graphs for this batch, recorded now if it is time to; None for a step without them."""
-        if (
-            self.no_cuda_graph is None
-            and self.graphs is None
-            and self._warm >= graphs.WARM
-            and self._is_worth_it(batch)
-        ):
-            try:
-                self.graphs = cuda_graph.Graphs(self, batch, keys)
-                self.was_recorded = True
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError as error:
-                self.no_cuda_graph = f"the step could not be recorded: {str(error).splitlines()[0]}"
-        if self.no_cuda_graph is not None and self.plan.cuda_graph:
+    def _run_passes(self) -> graphs.CapturedStep | None:
+        """Set `losses` and the gradients of this step; return the captured moves if the passes were replayed."""
+        batch, plan = self.table.batch(self.step), self.plan
+        self.number.fill_(self.step)
+        if self.captured is None and self._is_worth_it(batch):
+            trained, check = self.stack.trained().values(), self._check_labels
+            self.captured = (
+                graphs.CapturedStep(self._passes, plan.device, trained, before_capture=check, raise_out_of_memory=True),
+                graphs.CapturedStep(self._moves, plan.device, warm_up=0),
+            )
+        passes, moves = self.captured or (None, None)
+        losses = (passes or self._passes)(*(() if plan.batch_size is None else batch))
+        assert isinstance(losses, Tensor)
+        self.losses = losses
+        if passes is not None:
+            self.no_cuda_graph = self.no_cuda_graph or passes.why_not
+        if self.no_cuda_graph is not None and plan.cuda_graph:
             raise RuntimeError(f"cuda_graph is True, but {self.no_cuda_graph}: expected cuda_graph=None or False")
-        return self.graphs if self.graphs is not None and self.graphs.fits(batch) else None
+        if passes is None or not passes.is_replayed:
+            return None
+        self.was_recorded = True
+        if plan.until is not None or self.step % CHECK_EVERY == 0:
+            self._check_finite()
+        return moves
 
-    def _is_worth_it(self, batch: StackedBatch) -> bool:
-        """Whether this batch has the usual shape, and enough steps are left for a recording to pay."""
-        size = min(self.plan.batch_size or self.table.size, self.table.size)
-        return batch.x.shape[1] == size and (
-            bool(self.plan.cuda_graph) or self.plan.steps - self.step > 10 * graphs.WARM
-        )
-
-    def _keys(self) -> list[Tensor | None]:
-        if not self.stack.has_dropout:
-            return [None] * len(self.keys)
-        return [key + self.step * 1_000_003 for key in self.keys]
-
-    def _gradients(self, batch: StackedBatch, keys: Sequence[Tensor | None]) -> tuple[dict[str, Tensor | None], Tensor]:
-        streams = self.streams()
+    def _passes(self, *given: Tensor) -> Tensor:
+        """The losses of all networks on a batch, `[networks]`; their gradients are left in `.grad`."""
+        batch = StackedBatch(*given) if given else self.table.batch(self.step)
+        streams = rng.Streams(self.table.seeds, self.step, self.plan.device)
+        keys = [key + self.number.long() * 1_000_003 if self.stack.has_dropout else None for key in self.keys]
         try:
-            gradients, losses = self.objective.gradients(self.stack, batch, keys, streams)
+            losses = self.objective.backward(self.stack, batch, keys, streams)
         except ValueError:  # losses refuse scores that are not finite: name the network
-            self._stop_where_not_finite(batch.x)
+            for row, x in enumerate(batch.x):
+                with self.stack.network(row) as network:
+                    if bad_row(network, x) is not None:
+                        self._stop(row, self.step)
             raise
-        self._warm += 1
         if streams.used and self.no_cuda_graph is None:
             self.no_cuda_graph = "a loss or regularizer is computed network by network, with generators of its own"
-        return gradients, losses
+        if self.captured is not None:
+            is_finite = torch.isfinite(self.stack.last_scores).unflatten(0, (len(self.members), -1)).flatten(1).all(1)
+            is_first = ~is_finite & (self.not_finite_at < 0)
+            self.not_finite_at.copy_(torch.where(is_first, self.number, self.not_finite_at))
+        return losses
+
+    def _moves(self) -> None:
+        self.optimizer.step(self.stack.trained(), self.number + 1, self.factor)
+
+    def _is_worth_it(self, batch: StackedBatch) -> bool:
+        """Whether steps can be recorded, this batch has the usual shape, and enough steps are left for it to pay."""
+        size = min(self.plan.batch_size or self.table.size, self.table.size)
+        is_long = bool(self.plan.cuda_graph) or self.plan.steps - self.step > 10 * graphs.WARM
+        return self.no_cuda_graph is None and batch.x.shape[1] == size and is_long
+
+    def _check_labels(self) -> None:
+        """Check all labels once, since a CUDA graph checks none."""
+        scores, labels = self.stack.last_scores, self.table.y.flatten()
+        check_scores_and_labels(scores.new_zeros(()).expand(len(labels), *scores.shape[1:]), labels)
+
+    def _check_finite(self) -> None:
+        """Raise if a CUDA graph has noted scores that are not finite."""
+        noted = [(step, row) for row, step in enumerate(self.not_finite_at.tolist()) if step >= 0]
+        if self.was_recorded and noted:
+            self._stop(min(noted)[1], int(min(noted)[0]))
+
+    def _finish(self, rows: Iterable[int]) -> None:
+        """Add the networks in `rows`, which are done, to the results."""
+        losses = self.losses.tolist()
+        for row in rows:
+            network = copy.deepcopy(self.plan.networks[self.members[row]])
+            self.stack.write_to(row, network)
+            self.results[self.members[row]] = NetworkResult(network, self.step, losses[row])
 
     def _keep(self, index: Tensor) -> None:
         rows = index.tolist()
-        self.graphs, self._warm = None, 0  # they have the old number of networks
+        self.close()  # the graphs have the old number of networks
         self.members = [self.members[k] for k in rows]
-        self.losses, self.keys = self.losses[index], [key[index] for key in self.keys]
+        self.losses, self.not_finite_at = self.losses[index], self.not_finite_at[index]
+        self.keys = [key[index] for key in self.keys]
         if rows:
             for part in (self.stack, self.table, self.objective, self.optimizer):
                 part.keep(index)
-
-    def _stop_where_not_finite(self, x: Tensor) -> None:
-        with torch.no_grad(), self.stack.without_counting():
-            scores, _ = self.stack.scores(x)
-        bad = ~cuda_graph.finite_networks(scores, len(self.members))
-        if bool(bad.any()):
-            self._stop(int(bad.nonzero()[0]), self.step)
 
     def _stop(self, row: int, step: int) -> NoReturn:
         member = self.members[row]

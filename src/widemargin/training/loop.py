@@ -85,7 +85,9 @@ class FitLoop:
         self.no_cuda_graph = why_no_cuda_graph(config, self.source, self.replica)
         self.static: graphs.CapturedStep | None = None
         if self.no_cuda_graph is None:
-            self.static = graphs.CapturedStep(self._static_passes, self.trained, before_capture=self._check_labels)
+            self.static = graphs.CapturedStep(
+                self._static_passes, fabric.device, self.trained, before_capture=self._check_labels
+            )
 
     def run(self) -> None:
         """All steps that are left, with the hooks of the callbacks."""
@@ -211,7 +213,7 @@ class FitLoop:
         if self.static is not None and not self.static.why_not:
             values = self.static(batch.x, batch.y)
             assert isinstance(values, Tensor)
-            if not self.static.is_recorded or bool(values[2]):
+            if not self.static.is_replayed or bool(values[2]):
                 return values[:2]
             # Something is not finite: run the passes again without the graph, which checks every value.
             seed_all(self.replica.device, self.config.seed, "step", self.at.step, self.replica.rank)
