@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from widemargin.checks import check_choice, check_finite, check_number, check_scores_and_labels
 from widemargin.losses.margin import cross_entropy
+from widemargin.losses.protocol import Stacking
 from widemargin.margins.output import differences
 from widemargin.modules import scores_of
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
@@ -19,6 +20,8 @@ from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 class ScoreLoss(abc.ABC):
     """A loss of the scores and labels alone."""
+
+    stacking: ClassVar[Stacking | None] = "scores"
 
     def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
         """The loss of every sample of a batch."""

@@ -15,6 +15,7 @@ from widemargin._autograd import forward_mode
 from widemargin.checks import check_choice, check_count, check_number
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
+from widemargin.losses.protocol import Stacking
 from widemargin.margins import estimation
 from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.output import Classes, Reading, differences
@@ -87,6 +88,11 @@ class MarginLoss:
         if self.clip is not None:
             check_number("clip", self.clip, above=0.0)
         check_number("epsilon", self.epsilon, least=0.0)
+
+    @property
+    def stacking(self) -> Stacking | None:
+        """Populations evaluate exact margins of all networks at once, and probes network by network."""
+        return "margins" if self.probes is None else None
 
     def __call__(
         self, model: nn.Module, x: Tensor, y: Labels, *, directions: Mapping[str, Tensor] | None = None

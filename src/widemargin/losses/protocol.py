@@ -6,6 +6,7 @@ A loss is any callable `loss(model, x, y) -> [batch]`. It may also have
 - `at` and `p`: the places and the norm of its margins, which `fit` logs;
 - `needs_index`: it is called with `index=`, the positions of the samples in the training set;
 - `capturable`: its passes may be captured in a CUDA graph (no device sync, no random numbers of the CPU);
+- `stacking`: how a population evaluates it for all networks at once, see `Stacking`;
 - `wrapped`: the loss that it wraps, whose `at` and `p` are logged (`losses.Wrapper` forwards everything).
 
 The rest of the package reads these attributes through the functions below.
@@ -13,11 +14,15 @@ The rest of the package reads these attributes through the functions below.
 
 from __future__ import annotations
 
-from typing import Protocol, TypedDict, Unpack, cast, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, cast, runtime_checkable
 
 from torch import Tensor, nn
 
 from widemargin.split_backward.backward import Backward
+
+Stacking: TypeAlias = Literal["scores", "targets", "margins", "jacobian"]
+"""Evaluation for all networks of a population at once: by `of(scores, y)`, by `squared` with the `alpha` of every
+network, by one linearization and the `penalize` of every network, or by `of` of a Jacobian with a classifier per sample."""
 
 
 @runtime_checkable
@@ -80,6 +85,12 @@ def needs_index(loss: object) -> bool:
 def is_capturable(part: object) -> bool:
     """Whether the passes of a loss or regularizer may be captured in a CUDA graph."""
     return bool(_own(part, "capturable"))
+
+
+def stacking_of(part: object) -> Stacking | None:
+    """How a loss or regularizer is evaluated for a population; None: network by network."""
+    stacking: Stacking | None = getattr(part, "stacking", None)
+    return stacking
 
 
 def innermost(loss: object) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.losses.protocol import Stacking
 from widemargin.modules import scores_of
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
@@ -23,6 +25,7 @@ class Target:
     """
 
     alpha: float | tuple[float, ...] = 1.0
+    stacking: ClassVar[Stacking] = "targets"
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, tuple) and not self.alpha:

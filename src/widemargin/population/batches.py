@@ -19,10 +19,6 @@ class StackedBatch(NamedTuple):
     y: Tensor
     index: Tensor  # type: ignore[assignment]
 
-    def flat(self) -> Tensor:
-        """All labels, `[networks·batch]`."""
-        return self.y.flatten()
-
 
 class StackedData:
     """Data of some networks on the device; inputs and labels that networks share are stored once."""

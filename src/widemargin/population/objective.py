@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -11,9 +12,10 @@ from torch.func import vmap
 from widemargin.checks import check_finite, check_scores_and_labels
 from widemargin.losses import MarginLoss, ScoreLoss, Target, scale_free
 from widemargin.losses.margin import cross_entropy
-from widemargin.losses.protocol import Loss, needs_index, values_of
+from widemargin.losses.protocol import Loss, stacking_of, values_of
 from widemargin.losses.target import squared
 from widemargin.margins.distance import Linearization, linearize
+from widemargin.modules import uncounted
 from widemargin.population.batches import StackedBatch
 from widemargin.population.rng import Streams
 from widemargin.population.stack import Stack
@@ -24,9 +26,9 @@ from widemargin.training.config import Regularizer
 class Objective:
     """Losses, one a network, and regularizers, the same for all.
 
-    Losses of scores, `Target`, `MarginLoss` and the `Jacobian` regularizer take one pass for all networks; anything
-    else is called network by network. So is a stack of one, which is what training alone does, unless `at_once`: the
-    steps are to be recorded as a CUDA graph.
+    Those with a `stacking` (see `losses.protocol`) take one pass for all networks; anything else is called network by
+    network. So is a stack of one, which is what training alone does, unless `at_once`: the steps are to be recorded as
+    a CUDA graph.
     """
 
     def __init__(
@@ -42,19 +44,15 @@ class Objective:
         self.fewest, self.gradient_clip = 1 if at_once else 2, gradient_clip
         self.losses, self.regularizers, self.device = list(losses), tuple(regularizers), device
         self._alphas: Tensor | None = None
-        targets = [loss for loss in losses if isinstance(loss, Target)]
-        if len(targets) == len(losses):
-            self._alphas = _alphas(targets, samples).to(device)
-        else:
-            self._group()
+        if {stacking_of(loss) for loss in losses} == {"targets"}:
+            self._alphas = _alphas(cast("Sequence[Target]", losses), samples).to(device)
+        self._group()
 
     def keep(self, index: Tensor) -> None:
         """Keep the networks at `index` alone."""
         self.losses = [self.losses[k] for k in index.tolist()]
-        if self._alphas is not None:
-            self._alphas = self._alphas[index]
-        else:
-            self._group()
+        self._alphas = None if self._alphas is None else self._alphas[index]
+        self._group()
 
     def backward(self, stack: Stack, batch: StackedBatch, keys: Sequence[Tensor | None], streams: Streams) -> Tensor:
         """The mean losses `[networks]`; sets `.grad` of `stack.trained()` to the gradients of the objectives.
@@ -77,28 +75,37 @@ class Objective:
     def _group(self) -> None:
         """Group networks with equal losses; losses that can't be compared are a group each."""
         groups: dict[Hashable, list[int]] = {}
-        for number, loss in enumerate(self.losses):
+        for number, loss in enumerate(self.losses if self._alphas is None else ()):
             groups.setdefault(_key(loss), []).append(number)
         self._groups = [(self.losses[rows[0]], torch.tensor(rows, device=self.device)) for rows in groups.values()]
+        passes = {(stacking_of(loss), _lines(loss)) for loss, _ in self._groups}
+        self._stacking = passes.pop()[0] if len(passes) == 1 else None
 
     def _loss(self, stack: Stack, batch: StackedBatch, key: Tensor | None, streams: Streams) -> Tensor:
         """The mean loss of every network, `[networks]`."""
         if len(stack) >= self.fewest:
             if self._alphas is not None:
                 return self._targets(stack, batch, key, self._alphas)
-            if all(isinstance(loss, ScoreLoss) and not needs_index(loss) for loss in self.losses):
-                scores, _ = stack.scores(batch.x, keys=key)
-                f, y = scores.unflatten(0, (len(stack), -1)), batch.y
-                return self._by_group(lambda loss, rows: loss.of(f[rows].flatten(0, 1), y[rows].flatten()))
-            exact = [loss for loss in self.losses if isinstance(loss, MarginLoss) and loss.probes is None]
-            if len(exact) == len(self.losses) and len({_lines(loss) for loss in exact}) == 1:
-                return self._margins(stack, batch, key, exact[0])
+            if self._stacking == "scores":
+                return self._scores(stack, batch, key)
+            if self._stacking == "margins":
+                return self._margins(stack, batch, key, cast("MarginLoss", self.losses[0]))
         return _one_by_one(stack, batch, self.losses, key, streams)
+
+    def _scores(self, stack: Stack, batch: StackedBatch, key: Tensor | None) -> Tensor:
+        """Losses of the scores, by one forward pass."""
+        scores, _ = stack.scores(batch.x, keys=key)
+        f, y = scores.unflatten(0, (len(stack), -1)), batch.y
+
+        def of(loss: ScoreLoss, rows: Tensor | slice) -> Tensor:
+            return loss.of(f[rows].flatten(0, 1), y[rows].flatten())
+
+        return self._by_group(of)
 
     def _targets(self, stack: Stack, batch: StackedBatch, key: Tensor | None, alphas: Tensor) -> Tensor:
         """Farhang's loss with an α for every network, or for every sample of every network."""
         scores, _ = stack.scores(batch.x, keys=key)
-        y = batch.flat()
+        y = batch.y.flatten()
         check_scores_and_labels(scores, y)
         check_finite(scores, "scores")
         alpha = alphas[:, None].expand_as(batch.y) if alphas.ndim == 1 else alphas.gather(1, batch.index)
@@ -107,7 +114,7 @@ class Objective:
 
     def _margins(self, stack: Stack, batch: StackedBatch, key: Tensor | None, first: MarginLoss) -> Tensor:
         """One forward pass and a backward pass a class for all; each network's batch has statistics of its own."""
-        y = batch.flat()
+        y = batch.y.flatten()
         scores, at = stack.scores(batch.x, at=first.at, keys=key, statistics=first.statistics)
         lines = linearize(
             scores, y, at=at, p=first.p, classes=first.classes, read_as=first.read_as, second_order=first.second_order
@@ -129,22 +136,21 @@ class Objective:
     def _penalty(
         self, stack: Stack, batch: StackedBatch, regularizer: Regularizer, key: Tensor | None, streams: Streams
     ) -> Tensor:
-        if len(stack) >= self.fewest and isinstance(regularizer, Jacobian):
-            classifier = stack.classifier(batch.x)
-            with stack.without_counting():
-                scores, at = stack.scores(batch.x, at=(regularizer.at,), statistics=regularizer.statistics, keys=key)
-            classes = None
-            if not regularizer.form.endswith("sum"):
-                drawn = []
-                for k, y in enumerate(batch.y):
-                    with streams.of(k):
-                        drawn.append(regularizer.draw(y, classifier.shape[1]))
-                classes = torch.cat(drawn)
-            values = regularizer.of(
-                scores, batch.flat(), at=at, classifier=_own_rows(classifier, len(scores)), classes=classes
-            )
-            return values.view(len(stack), -1).mean(dim=1)
-        return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
+        if len(stack) < self.fewest or stacking_of(regularizer) != "jacobian":
+            return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
+        jacobian, classifier = cast("Jacobian", regularizer), stack.classifier(batch.x)
+        with uncounted(stack.base):
+            scores, at = stack.scores(batch.x, at=(jacobian.at,), statistics=jacobian.statistics, keys=key)
+        classes = None
+        if not jacobian.form.endswith("sum"):
+            drawn = []
+            for k, y in enumerate(batch.y):
+                with streams.of(k):
+                    drawn.append(jacobian.draw(y, classifier.shape[1]))
+            classes = torch.cat(drawn)
+        rows = _own_rows(classifier, len(scores))
+        values = jacobian.of(scores, batch.y.flatten(), at=at, classifier=rows, classes=classes)
+        return values.view(len(stack), -1).mean(dim=1)
 
     def _by_group(self, of: Callable[..., Tensor]) -> Tensor:
         """The mean of every network, where `of(loss, rows)` gives the values of the networks in `rows`, in order."""
@@ -190,9 +196,10 @@ def _own_rows(matrices: Tensor, samples: int) -> Callable[[Tensor], Tensor]:
     return lambda classes: rows[first[:, None] + classes]
 
 
-def _lines(loss: MarginLoss) -> tuple[object, ...]:
-    """The settings that decide about the passes of a margin loss."""
-    return loss.at, loss.p, loss.classes, loss.read_as, loss.second_order, loss.statistics
+def _lines(loss: Loss) -> tuple[object, ...]:
+    """The settings that decide about the passes of a margin loss; other losses have none."""
+    names = ("at", "p", "classes", "read_as", "second_order", "statistics") if stacking_of(loss) == "margins" else ()
+    return tuple(getattr(loss, name) for name in names)
 
 
 def _one_by_one(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from widemargin import places
-from widemargin.modules import evaluating, mixing_modules, scores_of, uncounted
+from widemargin.modules import evaluating, mixing_modules, scores_of
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.layers import check_layers, stacked_layers, with_own_dropout
@@ -128,12 +128,6 @@ class Stack:
         parameters = {k: v.view(v.shape[1:]) if alone else v[number] for k, v in self.parameters.items()}
         with self._as(parameters, {k: v[number] for k, v in self.buffers.items()}, key):
             yield self.base
-
-    @contextmanager
-    def without_counting(self) -> Iterator[None]:
-        """BatchNorm does not count the batches that it sees inside the `with` block in its running statistics."""
-        with uncounted(self.base):
-            yield
 
     def classifier(self, x: Tensor) -> Tensor:
         """The matrices of the last linear layer, `[networks, classes, features]`."""

@@ -58,6 +58,7 @@ class Jacobian:
     normalize: bool = True
     statistics: BatchStatistics = "coupled"
     capturable: ClassVar[bool] = True
+    stacking: ClassVar[Literal["jacobian"]] = "jacobian"
 
     def __post_init__(self) -> None:
         _check_settings(self.weight, self.at, self.statistics)
