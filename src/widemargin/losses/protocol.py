@@ -22,7 +22,7 @@ from widemargin.split_backward.backward import Backward
 
 Stacking: TypeAlias = Literal["scores", "targets", "margins", "jacobian"]
 """Evaluation for all networks of a population at once: by `of(scores, y)`, by `squared` with the `alpha` of every
-network, by one linearization and the `penalize` of every network, or by `of` of a Jacobian with a classifier per sample."""
+network, by one linearization and the `penalize` of every network, or by `of` with a classifier for every sample."""
 
 
 @runtime_checkable
