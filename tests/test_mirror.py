@@ -71,7 +71,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "studies/measurements.py": "studies/tasks/test_classify.py",
     "studies/networks.py": "studies/tasks/test_classify.py",
     "studies/odn/": "studies/test_catalog.py",
-    "studies/planes.py": "studies/tasks/test_plane.py",
     "studies/result.py": "studies/test_run.py",
     "studies/rows.py": "studies/test_effects.py",
     "studies/samples.py": "studies/test_expand.py",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def write_json(path: Path, value: object) -> Path:
     """Write plain values as JSON, with null for NaN and infinities."""
-    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
@@ -47,11 +47,12 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> Path:
     return path
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
+    """Plain values that JSON knows: None for a number that is not finite."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(v) for key, v in value.items()}
+        return {str(key): finite(v) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
+        return [finite(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -13,7 +13,7 @@ from widemargin import geometry
 from widemargin._io import provenance
 from widemargin.cli import plane_pictures
 from widemargin.studies import catalog, planes, samples
-from widemargin.studies.boundary_points import BOX
+from widemargin.studies.planes import BOX
 from widemargin.studies.run import plan_of
 from widemargin.studies.schema import Study
 from widemargin.studies.settings import Settings, overlay

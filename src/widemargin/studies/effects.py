@@ -159,21 +159,15 @@ class Order(Effect):
         parts, overall = [], []
         for upper, lower in zip(self.ordered, self.ordered[1:]):
             above, below = (_by_seed(rows, self.metric, arm, self.where) for arm in (upper, lower))
-            seeds = above.keys() & below.keys()
-            shared = [cell for seed in sorted(seeds) for cell in above[seed] if cell in below[seed]]
-            cells = list(dict.fromkeys(shared))
+            gaps = [_differences(above[seed], below[seed]) for seed in sorted(above.keys() & below.keys())]
+            cells = list(dict.fromkeys(cell for of_seed in gaps for cell in of_seed))
             if not cells:
                 return None
             for cell in cells:
-                gaps = [above[s][cell] - below[s][cell] for s in sorted(seeds) if cell in above[s] and cell in below[s]]
                 at = ", ".join(f"{key} {value}" for key, value in cell)
-                parts.append((f"{upper} − {lower}{at and f' at {at}'}", MeasuredEffect.of(gaps, factor)))
-            overall.append(
-                [
-                    statistics.fmean(above[s][cell] - below[s][cell] for cell in above[s] if cell in below[s])
-                    for s in sorted(seeds)
-                ]
-            )
+                values = [of_seed[cell] for of_seed in gaps if cell in of_seed]
+                parts.append((f"{upper} − {lower}{at and f' at {at}'}", MeasuredEffect.of(values, factor)))
+            overall.append([statistics.fmean(of_seed.values()) for of_seed in gaps])
         total = MeasuredEffect.of([statistics.fmean(values) for values in zip(*overall)], factor)
         return replace(total, parts=tuple(parts))
 
@@ -226,6 +220,10 @@ def _by_seed(rows: Sequence[Row], metric: str, arm: str, where: Where) -> dict[i
     for row in select(rows, metric, arm, where):
         seeds.setdefault(row["seed"], {})[_axes(row, where)] = float(row[metric])
     return seeds
+
+
+def _differences(above: dict[Cell, float], below: dict[Cell, float]) -> dict[Cell, float]:
+    return {cell: value - below[cell] for cell, value in above.items() if cell in below}
 
 
 def _axes(row: Row, where: Where) -> Cell:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin.data import Samples
-from widemargin.modules import evaluating, unwrap
+from widemargin.modules import predict, unwrap
 from widemargin.studies.rows import Row
 from widemargin.types import Labels
 
@@ -53,11 +53,8 @@ def last_hidden(network: nn.Module, samples: Samples, batch_size: int = 1000) ->
     last = [module for module in unwrap(network).modules() if isinstance(module, nn.Linear)][-1]
     seen: list[Tensor] = []
     handle = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach().flatten(1).cpu()))
-    weight = next(network.parameters())
     try:
-        with evaluating(network), torch.no_grad():
-            for x in samples.x.split(batch_size):
-                network(x.to(weight.device, weight.dtype))
+        predict(network, samples.x, batch_size=batch_size)
     finally:
         handle.remove()
     return torch.cat(seen)

@@ -26,7 +26,7 @@ from torch import nn
 from widemargin import attacks, margins
 from widemargin.margins.output import Classes, Reading
 from widemargin.registry import argument
-from widemargin.studies import bound_terms, boundary_points, embedding, samples
+from widemargin.studies import bound_terms, embedding, planes, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings
 
@@ -140,9 +140,8 @@ def _bounds(
 
 def _plane(subject: Subject, *, seeds: Sequence[int], samples: bool = False) -> Row:
     """For some seeds only: the points are for a figure."""
-    if subject.seed not in seeds:
-        return {}
-    return boundary_points.measured(subject.network, subject.parts.train, samples=samples)
+    shown = subject.seed in seeds
+    return {"points": planes.boundary_points(subject.network, subject.parts.train, samples=samples)} if shown else {}
 
 
 _KINDS: dict[str, Callable[..., Row]] = {

@@ -58,8 +58,6 @@ def agrees(value: Any, wanted: Any) -> bool:
     """Equal, as numbers are after a journey through JSON; or one of a tuple or list of wanted values."""
     if isinstance(wanted, (tuple, list)):
         return any(agrees(value, one) for one in wanted)
-    if isinstance(value, bool) or isinstance(wanted, bool) or isinstance(value, str) or isinstance(wanted, str):
-        return bool(value == wanted)
     if isinstance(value, (int, float)) and isinstance(wanted, (int, float)):
         return math.isclose(value, wanted, rel_tol=1e-9, abs_tol=1e-12)
     return bool(value == wanted)

@@ -58,7 +58,8 @@ def run(
     store = Store(folder / f"{study.id}.jsonl")
     context = TrialContext() if context is None else context
     until = None if minutes is None else time.monotonic() + 60 * minutes
-    origin = _origin(context.device)
+    machine = provenance(context.device)
+    origin = {key: machine[key] for key in ("commit", "versions", "hardware")}
 
     def do(trials: Sequence[Trial], what: str) -> bool:
         left = list({trial.key: trial for trial in trials if trial not in store}.values())
@@ -71,17 +72,17 @@ def run(
     searched: list[SettingsDict] = []
     chosen: dict[str, SettingsDict] = {}
     finals: list[tuple[Case, Trial]] = []
-    complete = do(plan.searches(), "search")
+    searches = plan.searches()
+    complete = do(searches, "search")
     if complete:
         chosen, searched = choose(plan, store)
         finals = [(case, trial) for case in plan.cases() for trial in plan.final(case, chosen)]
         complete = do([trial for _, trial in finals], "final")
-    ran = [(case, trial) for case, trial in finals if trial in store]
-    used = [trial for at in plan.cases() for trial in _search_trials(plan, at) if trial in store]
+    used = dict.fromkeys(trial.key for trial in [*searches, *(trial for _, trial in finals)] if trial in store)
     return result.of(
         plan,
-        rows=[(case.arm.name, trial, store[trial]) for case, trial in ran],
-        records=[store.records[key] for key in dict.fromkeys(t.key for t in [*used, *(t for _, t in ran)])],
+        rows=[(case.arm.name, trial, store[trial]) for case, trial in finals if trial in store],
+        records=[store.records[key] for key in used],
         chosen=chosen,
         searched=searched,
         complete=complete,
@@ -148,11 +149,6 @@ def estimate(plan: StudyPlan, folder: Path = Path("runs/studies")) -> Estimate:
     )
 
 
-def _search_trials(plan: StudyPlan, case: Case) -> list[Trial]:
-    at = plan.searched(case)
-    return [] if at is None else [trial for _, trials in plan.search(at) for trial in trials]
-
-
 def _metric(row: Settings, study: Study) -> float | None:
     if study.choose_by not in row:
         raise ValueError(f"the search rows of {study.id} have no {study.choose_by!r}, by which it chooses")
@@ -167,8 +163,3 @@ def _until(engine: Engine, trials: list[Trial], context: TrialContext, until: fl
         yield done
         if until is not None and time.monotonic() >= until:
             return
-
-
-def _origin(device: str) -> SettingsDict:
-    origin = provenance(device)
-    return {key: origin[key] for key in ("commit", "versions", "hardware")}

@@ -121,13 +121,19 @@ class Scale:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected an integer >= 1")
 
 
-def scales(**columns: Sequence[Any]) -> dict[ScaleName, Scale]:
+def scales(*note: str, **columns: Sequence[Any]) -> dict[ScaleName, Scale]:
     """The four scales as a table: every argument of `Scale` has a value for smoke, quick, budget and paper.
 
     Missing values at the end of a column are the defaults of `Scale`.
     """
+    columns["note"] = note
     rows = [{key: values[i] for key, values in columns.items() if i < len(values)} for i in range(len(SCALES))]
     return {name: Scale(**row) for name, row in zip(SCALES, rows)}
+
+
+def effort(*, minutes: Sequence[float | int], seeds: Sequence[int] = (), **counts: Sequence[int]) -> SettingsDict:
+    """The columns of `scales` that count: `minutes`, `seeds`, `cells` and `search_seeds`."""
+    return {"minutes": minutes, "seeds": seeds, **counts}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,9 +295,9 @@ class Study:
                 )
 
 
-def named(id: str, source: str, title: str) -> SettingsDict:
+def named(id: str, source: str, title: str, task: str = "classify") -> SettingsDict:
     """The first arguments of `Study`, in one line of a declaration."""
-    return {"id": id, "source": source, "title": title}
+    return {"id": id, "source": source, "title": title, "task": task}
 
 
 def axis(setting: str, values: Iterable[Any]) -> dict[Any, Settings]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from widemargin._io.files import finite
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings
 from widemargin.studies.trial import Trial
@@ -39,7 +38,7 @@ class Store:
         record = {
             "key": trial.key,
             "trial": trial.plain(),
-            "row": _finite(row),
+            "row": finite(row),
             "seconds": round(seconds, 3),
             "origin": dict(origin),
         }
@@ -58,15 +57,6 @@ class Store:
             for record in self.records.values()
             if record["trial"]["scale"] == scale and record["trial"]["stage"] == stage
         ]
-
-
-def _finite(value: Any) -> Any:
-    """Plain values that JSON knows: None for a number that is not finite."""
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _read(path: Path) -> Iterator[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from widemargin.studies.claims import value
-from widemargin.studies.schema import Arm, Study, axis, bars, named, scales
+from widemargin.studies.schema import Arm, Study, axis, bars, effort, named, scales
 from widemargin.studies.settings import Settings
 
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "classes": 1}
@@ -17,9 +17,8 @@ DATA = {
 }
 
 E17 = Study(
-    **named("E17", "elsayed, §3.2", "A linear classifier is an SVM"),
+    **named("E17", "elsayed, §3.2", "A linear classifier is an SVM", "linear-svm"),
     question="Does training for the largest margin find the separator of an exact SVM solver?",
-    task="linear-svm",
     arms=(
         Arm(name="margin l_2", settings={"loss": {**LOSS, "stabilize": None, "second_order": True}, "lr": 0.3}),
         Arm(
@@ -41,15 +40,12 @@ E17 = Study(
         bars("data", "cosine", "Cosine of the angle between the two normals"),
     ),
     scales=scales(
-        minutes=(0.02, 1, 3, 10),
+        "2 steps for each γ",
+        "200 steps for each γ; one core",
+        "400 steps for each γ; one core",
+        "nothing is cut; one core",
+        **effort(minutes=(0.02, 1, 3, 10), seeds=(1, 1)),
         settings=({"steps": 2, "close": 0.9}, {"steps": 200, "close": 0.02}, {"steps": 400, "close": 0.01}),
-        seeds=(1, 1),
-        note=(
-            "2 steps for each γ",
-            "200 steps for each γ; one core",
-            "400 steps for each γ; one core",
-            "nothing is cut; one core",
-        ),
     ),
     deviations=(
         "The paper shows it and measures nothing: here γ is raised to the largest value at which the loss can be "
@@ -67,24 +63,20 @@ DIGITS = "Decimal digits in which the closed form and a convex solver agree, at 
 same = functools.partial(value, metric="error", relative=True, tolerance=1e-6)
 
 E18 = Study(
-    **named("E18", "elsayed, §3.1, eq. 7", "The closed form of the distance"),
+    **named("E18", "elsayed, §3.1, eq. 7", "The closed form of the distance", "nearest-boundary"),
     question="Is |f_i − f_j|/‖∇f_i − ∇f_j‖_q the smallest l_p norm of a step to the boundary, where scores are affine?",
-    task="nearest-boundary",
     arms=(Arm(name="closed form"),),
     axes={"norm": axis("p", P)},
     settings={"inputs": 12, "classes": 5, "samples": 10},
     claims=tuple(same(f"{TEXT} in l_{p}", "closed form", 0.0, where={"norm": p}) for p in P),
     figures=(bars("norm", "digits", DIGITS, "p of the norm", "digits"),),
     scales=scales(
-        minutes=(0.02, 0.2, 1, 2),
+        "4 inputs",
+        "6 inputs, 5 samples; one core",
+        "5 samples; one core",
+        "nothing is cut: 12 inputs, 5 classes, 10 samples; one core",
+        **effort(minutes=(0.02, 0.2, 1, 2), seeds=(1, 2)),
         settings=({"inputs": 4, "classes": 3, "samples": 2}, {"inputs": 6, "samples": 5}, {"samples": 5}),
-        seeds=(1, 2),
-        note=(
-            "4 inputs",
-            "6 inputs, 5 samples; one core",
-            "5 samples; one core",
-            "nothing is cut: 12 inputs, 5 classes, 10 samples; one core",
-        ),
     ),
     deviations=("The paper proves it and measures nothing: the networks and samples are random, in double precision.",),
 )

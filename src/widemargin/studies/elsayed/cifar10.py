@@ -9,7 +9,7 @@ from widemargin.studies import schema
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.elsayed.mnist import FLIPS, NORMS, NOT_FLIPPED, over_flips, over_fraction
 from widemargin.studies.elsayed.trained_on_all import BLACK, EPSILONS, FROM_CROSS_ENTROPY, TOLD, above, over_epsilon
-from widemargin.studies.schema import Arm, Scale, ScaleName, Search, Study, accuracy, axis, named
+from widemargin.studies.schema import Arm, Scale, ScaleName, Search, Study, accuracy, axis, effort, named
 from widemargin.studies.settings import Settings, overlay, sgd
 
 LAYER_7, LAYER_13, LAYER_19 = "group1.block3.conv2", "group2.block2.conv2", "group3.block1.conv2"
@@ -85,21 +85,17 @@ def scales(
     }
     quick = overlay(SMALL, {"data.samples": 600, "data.validation": 100, "network.base": 8, "steps": 60, "batch": 50})
     return schema.scales(
-        minutes=(0.1, 10, 60 * hours, 60_000),
+        "synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
+        "synthetic images, which say nothing of the claims: no CIFAR-10 is embedded; two cores",
+        "cut in this order: margins against one other class instead of 9, WRN-16-4, 3,000 steps instead of "
+        "50,000, 2 search cells instead of 6, at one condition, 2 seeds; one H200",
+        "nothing is cut; GPU-weeks",
+        **effort(minutes=(0.1, 10, 60 * hours, 60_000), seeds=(1, 1, 2), cells=(1, 1, 2, 6)),
         settings=[overlay(*both) for both in zip((SMALL, quick, CUT, {}), more)],
         of_arms=(cut_margins,) * 3,
         of_values=of_values,
-        seeds=(1, 1, 2),
-        cells=(1, 1, 2, 6),
         search_at=(None, search_at, search_at),
         only=only,
-        note=(
-            "synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
-            "synthetic images, which say nothing of the claims: no CIFAR-10 is embedded; two cores",
-            "cut in this order: margins against one other class instead of 9, WRN-16-4, 3,000 steps instead of "
-            "50,000, 2 search cells instead of 6, at one condition, 2 seeds; one H200",
-            "nothing is cut; GPU-weeks",
-        ),
     )
 
 

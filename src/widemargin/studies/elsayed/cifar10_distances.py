@@ -46,9 +46,8 @@ def _above(name: str, part: str) -> Claim:
 
 
 E15 = Study(
-    **named("E15", "elsayed, Fig. 17 to 19", "Distances over training, CIFAR-10"),
+    **named("E15", "elsayed, Fig. 17 to 19", "Distances over training, CIFAR-10", "evolution"),
     question="Does training for margins raise the distance to the boundary where it is measured, and on test data too?",
-    task="evolution",
     arms=tuple(arm for arm in cifar10.FIVE if arm.name in ARMS),
     settings=cifar10.SETTINGS,
     claims=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, value
 from widemargin.studies.elsayed.trained_on_all import FROM_CROSS_ENTROPY, above, over_epsilon
-from widemargin.studies.schema import Arm, Study, named, scales
+from widemargin.studies.schema import Arm, Study, effort, named, scales
 from widemargin.studies.settings import Settings
 
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
@@ -35,9 +35,8 @@ def _synthetic(samples: int) -> Settings:
 MARGIN: Settings = {"name": "large-margin", "p": 1.0, "at": PLACES, "classes": 1}
 
 E14 = Study(
-    **named("E14", "elsayed, §4.4 and Fig. 11", "ImageNet"),
+    **named("E14", "elsayed, §4.4 and Fig. 11", "ImageNet", "streamed"),
     question="Do margins against one other class, at five places of Inception v3, protect it from attacks?",
-    task="streamed",
     arms=(
         _arm("cross-entropy", {"name": "cross-entropy"}),
         _arm("margin l_1", {**MARGIN, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 0.1, "stabilize": None}),
@@ -67,18 +66,15 @@ E14 = Study(
         over_epsilon("Accuracy under FGSM from the cross-entropy model (elsayed, Fig. 11)", BLACK),
     ),
     scales=scales(
-        minutes=(0.5, 15, 1500, 100_000),
+        "4 synthetic images of 3 × 299 × 299, one step",
+        "synthetic images, which say nothing of the claims: no ImageNet is embedded; two cores",
+        "5 epochs instead of 100, then 5,000 of the 50,000 test images, then seeds; one H200",
+        "nothing is cut; GPU-months",
+        **effort(minutes=(0.5, 15, 1500, 100_000), seeds=(1, 1, 1)),
         settings=(
             {**_synthetic(4), "epochs": 1, "batch": 4, "attacks": _attacks((0.05, 0.1)), "count": 2},
             {**_synthetic(40), "epochs": 2, "batch": 8, "count": 8},
             {"epochs": 5, "count": 5000},
-        ),
-        seeds=(1, 1, 1),
-        note=(
-            "4 synthetic images of 3 × 299 × 299, one step",
-            "synthetic images, which say nothing of the claims: no ImageNet is embedded; two cores",
-            "5 epochs instead of 100, then 5,000 of the 50,000 test images, then seeds; one H200",
-            "nothing is cut; GPU-months",
         ),
     ),
     deviations=(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.elsayed import mnist
-from widemargin.studies.schema import Study, axis, named, scales
+from widemargin.studies.schema import Study, axis, effort, named, scales
 from widemargin.studies.settings import overlay
 
 AT_80 = {"flips": 0.8}
@@ -36,23 +36,18 @@ E3 = Study(
     ),
     figures=(mnist.over_flips("Fig. 12"),),
     scales=scales(
-        minutes=(0.1, 15, 15, 12_000),
+        "digits of 8 × 8 pixels, a small network, 2 steps, one other class",
+        "2,000 images of mnist-5k; then steps, widths, other classes (1), noise levels, arms; two cores",
+        "cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
+        "input-only arms, 3 search cells instead of 16, each with 2 seeds, 3 noise levels, hinge and two of our "
+        "arms; one H200, with the engine workers",
+        "nothing is cut; one GPU",
+        **effort(minutes=(0.1, 15, 15, 12_000), seeds=(1, 2), cells=(1, 2, 3, 16), search_seeds=(1, 1, 2)),
         settings=(mnist.SMALL, mnist.QUICK, {"steps": 3000}),
         of_arms=(ONE_CLASS,) * 3,
-        seeds=(1, 2),
-        cells=(1, 2, 3, 16),
-        search_seeds=(1, 1, 2),
         search_at=(None, {"flips": 0.8}),
         only=({"flips": (0.0, 0.8)}, {"flips": (0.0, 0.4, 0.8)}, {"flips": (0.0, 0.4, 0.8)}),
         arms=(None, SOME_OF_E3, SOME_OF_E3),
-        note=(
-            "digits of 8 × 8 pixels, a small network, 2 steps, one other class",
-            "2,000 images of mnist-5k; then steps, widths, other classes (1), noise levels, arms; two cores",
-            "cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
-            "input-only arms, 3 search cells instead of 16, each with 2 seeds, 3 noise levels, hinge and two of our "
-            "arms; one H200, with the engine workers",
-            "nothing is cut; one GPU",
-        ),
     ),
     deviations=(mnist.NOT_FLIPPED, *mnist.LOGITS_DEVIATIONS),
 )
@@ -75,27 +70,23 @@ E4 = Study(
     ),
     figures=(mnist.over_fraction("Fig. 3 and 13", "55,000"),),
     scales=scales(
-        minutes=(0.1, 15, 15, 18_000),
+        "digits of 8 × 8 pixels (10 % of them stand for the smallest share), a small network, 2 steps",
+        "mnist-5k, of whose images 2 % stand for the smallest share; then steps, widths, other classes (1), "
+        "shares, arms; two cores",
+        "cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
+        "input-only arms, 3 search cells instead of 16, at 1 % only, 3 of 8 shares, hinge and two of our arms; one "
+        "H200, with the engine workers",
+        "nothing is cut; one GPU",
+        **effort(minutes=(0.1, 15, 15, 18_000), seeds=(1, 2, 6), cells=(1, 2, 3, 16)),
         settings=(*(overlay(part, {"data.train": None}) for part in (mnist.SMALL, mnist.QUICK)), {"steps": 3000}),
         of_arms=(mnist.one_class(mnist.EIGHT),) * 3,
         of_values=(
             {"fraction": {0.00125: {"data.fraction": 0.1}}},
             {"fraction": {0.00125: {"data.fraction": 0.02}, 0.1: {"data.fraction": 0.1}}},
         ),
-        seeds=(1, 2, 6),
-        cells=(1, 2, 3, 16),
         search_at=(None, SMALLEST, {"fraction": 0.01}),
         only=({"fraction": (0.00125, 1.0)}, {"fraction": (0.00125, 0.1)}, {"fraction": (0.00125, 0.01, 0.1)}),
         arms=(None, SOME_OF_E4, SOME_OF_E4),
-        note=(
-            "digits of 8 × 8 pixels (10 % of them stand for the smallest share), a small network, 2 steps",
-            "mnist-5k, of whose images 2 % stand for the smallest share; then steps, widths, other classes (1), "
-            "shares, arms; two cores",
-            "cut in this order: margins against one other class instead of 9, 3,000 steps instead of 50,000, the "
-            "input-only arms, 3 search cells instead of 16, at 1 % only, 3 of 8 shares, hinge and two of our arms; one "
-            "H200, with the engine workers",
-            "nothing is cut; one GPU",
-        ),
     ),
     deviations=(
         "The shares between 0.125 % and 100 % are ours: the paper's text names only the two ends.",

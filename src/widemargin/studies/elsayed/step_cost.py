@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import value
 from widemargin.studies.elsayed import cifar10
-from widemargin.studies.schema import Arm, Study, bars, named, scales
+from widemargin.studies.schema import Arm, Study, bars, effort, named, scales
 from widemargin.studies.settings import Settings
 
 IMAGES: Settings = {"shape": [3, 32, 32], "classes": 10, "batch": 128}
@@ -15,9 +15,8 @@ CLAIM = "a margin step over a cross-entropy step: batch norm, 9 classes, 5 place
 TITLE = "Time of a margin step over that of a cross-entropy step (elsayed, §4.1)"
 
 E16 = Study(
-    **named("E16", "elsayed, §4.1", "The cost of a margin step"),
+    **named("E16", "elsayed, §4.1", "The cost of a margin step", "step-time"),
     question="How much longer than a cross-entropy step does a margin step take, on the CIFAR-10 network?",
-    task="step-time",
     arms=(
         Arm(name="margin, 9 classes", settings={"loss": {**PRINTED, "classes": "all", "aggregate": "sum"}}),
         Arm(name="margin, strongest class", settings={"loss": {**PRINTED, "classes": 1}}),
@@ -32,18 +31,15 @@ E16 = Study(
     claims=(value(CLAIM, "margin, 9 classes", 1.20, metric="ratio", relative=True),),
     figures=(bars("arm", "ratio", TITLE, y_title="ratio of times"),),
     scales=scales(
-        minutes=(0.05, 2, 2, 3),
+        "WRN-10 with 2 channels, 4 images, one pair of steps",
+        "WRN-10 with 8 channels, 32 images; two cores: no measure of the claim, which is of a GPU",
+        "5 pairs of steps instead of 10; one H200",
+        "nothing is cut; one GPU",
+        **effort(minutes=(0.05, 2, 2, 3), seeds=(1, 2)),
         settings=(
             {**SMALL, "batch": 4, "warm": 1, "repeats": 1, "network.base": 2, "network.groups": 2},
             {**SMALL, "batch": 32, "repeats": 5},
             {"repeats": 5},
-        ),
-        seeds=(1, 2),
-        note=(
-            "WRN-10 with 2 channels, 4 images, one pair of steps",
-            "WRN-10 with 8 channels, 32 images; two cores: no measure of the claim, which is of a GPU",
-            "5 pairs of steps instead of 10; one H200",
-            "nothing is cut; one GPU",
         ),
     ),
     deviations=(

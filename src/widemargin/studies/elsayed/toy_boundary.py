@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from widemargin.studies.claims import order, value
-from widemargin.studies.schema import Arm, Search, Study, accuracy, named, scales, scatter
+from widemargin.studies.schema import Arm, Search, Study, accuracy, effort, named, scales, scatter
 from widemargin.studies.settings import Settings
 
 DATA: Settings = {"name": "toy", "validation": 200, "train": 20, "balanced": True}
@@ -43,17 +43,12 @@ E1 = Study(
     ),
     figures=(FIGURE, accuracy("arm", "Test accuracy", kind="bars")),
     scales=scales(
-        minutes=(0.1, 3, 8, 25),
+        "3 steps, width 4",
+        "1,000 steps, then seeds; 2 cores",
+        "3,000 steps instead of 10,000; two cores, with the engine population",
+        "nothing is cut: 10,000 steps; two cores, with the engine population",
+        **effort(minutes=(0.1, 3, 8, 25), seeds=(1, 5, 10, 10), cells=(1, 2, 3, 3), search_seeds=(1, 2, 3, 3)),
         settings=({"steps": 3, "network": {"width": 4}}, {"steps": 1000}, {"steps": 3000}),
-        seeds=(1, 5, 10, 10),
-        cells=(1, 2, 3, 3),
-        search_seeds=(1, 2, 3, 3),
-        note=(
-            "3 steps, width 4",
-            "1,000 steps, then seeds; 2 cores",
-            "3,000 steps instead of 10,000; two cores, with the engine population",
-            "nothing is cut: 10,000 steps; two cores, with the engine population",
-        ),
     ),
     deviations=(
         "The paper says nothing of its toy data: here two half-moons, 20 samples to train on, others for every seed.",

@@ -11,7 +11,7 @@ from typing import Any
 from widemargin.studies.claims import custom, order, value
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.rows import Row, select
-from widemargin.studies.schema import SCALES, Arm, Claim, Figure, ScaleName, Study, accuracy, named, scales
+from widemargin.studies.schema import SCALES, Arm, Claim, Figure, ScaleName, Study, accuracy, effort, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -53,23 +53,19 @@ def declare(
         settings={**mnist.SETTINGS, "keep": True},
         claims=claims,
         scales=scales(
-            minutes=(0.1, 5, 5, 6000),
+            "digits of 8 × 8 pixels, a small network, 2 steps, one other class, the arms of the claims",
+            "2,000 images of mnist-5k, smaller networks, 400 steps, one other class, 500 test images; 2 cores",
+            "cut in this order: margins against one other class instead of 9, 4,000 steps instead of 50,000, "
+            "two input-only arms and one of ours, 3 search cells instead of 16, 2 seeds, attacks on the first "
+            "2,000 test images; one H200, with the engine population; E2 and E5 to E9 train once together",
+            "nothing is cut; one GPU",
+            **effort(minutes=(0.1, 5, 5, 6000), seeds=(1, 2, 2), cells=(1, 2, 3, 16)),
             settings=[cut(*one) for one in zip(SCALES, (mnist.SMALL, mnist.QUICK, {"steps": 4000}, {}))],
             of_arms=[of_arms(scale) for scale in SCALES],
-            seeds=(1, 2, 2),
-            cells=(1, 2, 3, 16),
             arms=(
                 tuple(name for name in names if name in (*told, "ours l_2")),
                 tuple(name for name in names if name not in (*left_out, "hinge")),
                 tuple(name for name in names if name not in left_out),
-            ),
-            note=(
-                "digits of 8 × 8 pixels, a small network, 2 steps, one other class, the arms of the claims",
-                "2,000 images of mnist-5k, smaller networks, 400 steps, one other class, 500 test images; 2 cores",
-                "cut in this order: margins against one other class instead of 9, 4,000 steps instead of 50,000, "
-                "two input-only arms and one of ours, 3 search cells instead of 16, 2 seeds, attacks on the first "
-                "2,000 test images; one H200, with the engine population; E2 and E5 to E9 train once together",
-                "nothing is cut; one GPU",
             ),
         ),
         deviations=(*mnist.DEVIATIONS, *deviations),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import gap, value
 from widemargin.studies.farhang.points import EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.schema import Arm, Study, accuracy, axis, named, scales, scatter
+from widemargin.studies.schema import Arm, Study, accuracy, axis, effort, named, scales, scatter
 
 CONTROL, ATTACKED = "control", "attack set"
 ALPHAS = (0.1, 0.2512, 0.631, 1.585, 3.981, 10.0)
@@ -18,9 +18,8 @@ TITLES = (
 AXES = ("Frobenius-normalized margin", "share of the points below")
 
 F3 = Study(
-    **named("F3", "farhang, Fig. 3 and 7", "Attack-set twins"),
+    **named("F3", "farhang, Fig. 3 and 7", "Attack-set twins", "targeted"),
     question="Do networks of one margin distribution generalize alike?",
-    task="targeted",
     arms=(Arm(name=CONTROL, settings={"data.attack": 0}), Arm(name=ATTACKED, settings={"data.attack": 1000})),
     settings={
         "data": {**MNIST, "train": 500},
@@ -41,22 +40,18 @@ F3 = Study(
         scatter("margin", "quantile", TITLES[1], *AXES, where={"curve": "margins", "alpha": 1.585}),
     ),
     scales=scales(
-        minutes=(0.1, 6, 6, 120),
+        "100 digits and 20 more, width 16, 20 steps, two margins; one core",
+        "200 points of mnist-5k and 400 more, then width 256, 1,500 steps, two margins; one core",
+        "matrix products as TF32, then steps cut to 30,000 with a decay to match, then margins to four of six; one GPU",
+        "as the paper; one GPU",
+        **effort(minutes=(0.1, 6, 6, 120), seeds=(2, 2, 2)),
         settings=(
             {**SMALL, "data.train": 100, "network.width": 16, "steps": 20},
             {**EMBEDDED, "data.train": 200, "network.width": 256, "steps": 1500, "schedule.factor": 0.998},
             {"steps": 30_000, "schedule.factor": 0.9999, "matmul": "high"},
         ),
         of_arms=({ATTACKED: {"data.attack": 20}}, {ATTACKED: {"data.attack": 400}}),
-        seeds=(2, 2, 2),
         only=({"alpha": (0.631, 1.585)}, {"alpha": (0.631, 1.585)}, {"alpha": (0.1, 0.631, 1.585, 10.0)}),
-        note=(
-            "100 digits and 20 more, width 16, 20 steps, two margins; one core",
-            "200 points of mnist-5k and 400 more, then width 256, 1,500 steps, two margins; one core",
-            "matrix products as TF32, then steps cut to 30,000 with a decay to match, then margins to four of "
-            "six; one GPU",
-            "as the paper; one GPU",
-        ),
     ),
     deviations=(
         SPHERE,

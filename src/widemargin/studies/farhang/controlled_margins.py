@@ -12,7 +12,7 @@ from widemargin.studies.claims import custom, positive
 from widemargin.studies.effects import Gap
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Claim, Figure, Study, accuracy, axis, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Study, accuracy, axis, effort, named, scales
 from widemargin.studies.settings import Settings
 
 SCALE, MARGIN, RECIPE = "initialization scale", "margin", "normalized margin"
@@ -107,9 +107,8 @@ TITLES = (
 over = functools.partial(Figure, percent=True, log_x=True)
 
 F7 = Study(
-    **named("F7", "farhang, Fig. 5 and 10", "Initialization scale, margin, normalized margin"),
+    **named("F7", "farhang, Fig. 5 and 10", "Initialization scale, margin, normalized margin", "targeted"),
     question="Does the normalized margin explain what the initialization scale and the margin do to test accuracy?",
-    task="targeted",
     arms=(
         Arm(name=SCALE, settings={"optimizer": _DESCENT}, only={"alpha": (ONE,)}),
         Arm(name=MARGIN, settings={"optimizer": _DESCENT}, only={"sigma": (ONE,)}),
@@ -144,26 +143,23 @@ F7 = Study(
         over("alpha", "accuracy", TITLES[2], arms=(MARGIN, RECIPE, RANDOM), where={"sigma": ONE}),
     ),
     scales=scales(
-        minutes=(0.1, 15, 20, 600),
+        "100 digits of 8 × 8 pixels, width 32, 30 steps, three values each; one core",
+        "200 points of mnist-5k, then width 256, 1,000 steps (descent: 2,000 with a momentum of 0.9), a "
+        "quarter of the values; two cores",
+        "Nero's steps cut to 3,000 with a decay to match; descent's to 5,000 with a momentum of 0.9, which do "
+        "the work of 50,000 without; then half of the values; one GPU",
+        "as the paper, with 50,000 steps; one GPU",
+        **effort(minutes=(0.1, 15, 20, 600), seeds=(2, 2, 2)),
         settings=(
             {**SMALL, "data.train": 100, "network.width": 32, "steps": 30, "schedule.factor": 0.97},
             {**EMBEDDED, "data.train": 200, "network.width": 256, "steps": 1000, "schedule.factor": 0.997},
             {"steps": 3000, "schedule.factor": 0.999},
         ),
         of_arms=({}, {arm: {**_LONG, "steps": 2000} for arm in (SCALE, MARGIN)}, {SCALE: _LONG, MARGIN: _LONG}),
-        seeds=(2, 2, 2),
         only=(
             {"sigma": (*FEW_SIGMAS[-2:], ONE), "alpha": (FEW_ALPHAS[0], FEW_ALPHAS[3], ONE)},
             {"sigma": (*FEW_SIGMAS, ONE), "alpha": (*FEW_ALPHAS, ONE)},
             {"sigma": (*SIGMAS[6::2], ONE), "alpha": (*ALPHAS[4::2], ONE)},
-        ),
-        note=(
-            "100 digits of 8 × 8 pixels, width 32, 30 steps, three values each; one core",
-            "200 points of mnist-5k, then width 256, 1,000 steps (descent: 2,000 with a momentum of 0.9), a "
-            "quarter of the values; two cores",
-            "Nero's steps cut to 3,000 with a decay to match; descent's to 5,000 with a momentum of 0.9, which do "
-            "the work of 50,000 without; then half of the values; one GPU",
-            "as the paper, with 50,000 steps; one GPU",
         ),
     ),
     deviations=(

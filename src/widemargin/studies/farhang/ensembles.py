@@ -8,7 +8,7 @@ from widemargin.studies.claims import custom, positive
 from widemargin.studies.farhang.controlled_margins import spearman
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Figure, Study, accuracy, axis, named, scales
+from widemargin.studies.schema import Arm, Figure, Study, accuracy, axis, effort, named, scales
 from widemargin.studies.settings import Settings
 
 SIZES = (1, 2, 4, 8, 16)
@@ -84,9 +84,8 @@ def _shape(samples: int, width: int) -> Settings:
 
 
 F8 = Study(
-    **named("F8", "farhang, Fig. 6 left", "Averages of networks"),
+    **named("F8", "farhang, Fig. 6 left", "Averages of networks", "ensembles"),
     question="Does averaging networks of small margin do the same as a large margin?",
-    task="ensembles",
     arms=(Arm(name="networks"),),
     settings={
         "data": _PARITY,
@@ -101,7 +100,11 @@ F8 = Study(
     claims=CLAIMS,
     figures=_figures("networks"),
     scales=scales(
-        minutes=(0.1, 10, 10, 60),
+        "40 digits of 8 × 8 pixels, width 16, depth 3, 15 steps, 4 networks, three margins; one core",
+        "200 points of mnist-5k, then width 128, depth 3, 300 steps, 8 networks, five margins; two cores",
+        "width cut to 1024, one seed; everything else as the paper; one GPU",
+        "as the paper; one GPU",
+        **effort(minutes=(0.1, 10, 10, 60), seeds=(2, 2, 1)),
         settings=(
             {**SMALL, **_shape(40, 16), "steps": 15, "schedule.factor": 0.9, "members": 4, "sizes": (1, 4)},
             {
@@ -114,14 +117,7 @@ F8 = Study(
             },
             {"network.width": 1024},
         ),
-        seeds=(2, 2, 1),
         only=({"alpha": (0.01, 0.1, 1.0)}, {"alpha": (0.001, 0.01, 0.1, 1.0, 10.0)}),
-        note=(
-            "40 digits of 8 × 8 pixels, width 16, depth 3, 15 steps, 4 networks, three margins; one core",
-            "200 points of mnist-5k, then width 128, depth 3, 300 steps, 8 networks, five margins; two cores",
-            "width cut to 1024, one seed; everything else as the paper; one GPU",
-            "as the paper; one GPU",
-        ),
     ),
     deviations=(
         SPHERE,
@@ -130,23 +126,19 @@ F8 = Study(
     ),
 )
 F9 = Study(
-    **named("F9", "farhang, Fig. 6 right and §6.1", "Averages of draws of the NN-GP posterior"),
+    **named("F9", "farhang, Fig. 6 right and §6.1", "Averages of draws of the NN-GP posterior", "nngp"),
     question="Does the Gaussian process of wide networks show the same curves?",
-    task="nngp",
     arms=(Arm(name="NN-GP"),),
     settings={"data": _PARITY, "depth": 5, "margins": ALPHAS, "sizes": SIZES},
     claims=CLAIMS,
     figures=_figures("draws"),
     scales=scales(
-        minutes=(0.1, 1, 2, 2),
+        "60 digits of 8 × 8 pixels, three margins; one core",
+        "mnist-5k in place of MNIST; one core",
+        "as the paper; one core",
+        "as the paper; one core",
+        **effort(minutes=(0.1, 1, 2, 2), seeds=(2,)),
         settings=({"data.name": "digits", "data.test": 200, "data.train": 60, "margins": (0.01, 0.1, 1.0)}, EMBEDDED),
-        seeds=(2,),
-        note=(
-            "60 digits of 8 × 8 pixels, three margins; one core",
-            "mnist-5k in place of MNIST; one core",
-            "as the paper; one core",
-            "as the paper; one core",
-        ),
     ),
     deviations=(
         SPHERE,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from widemargin.studies.claims import BySeed, custom, value
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Figure, Scale, ScaleName, Study, axis, bars, named, scales
+from widemargin.studies.schema import Arm, Figure, Scale, ScaleName, Study, axis, bars, effort, named, scales
 from widemargin.studies.settings import Settings
 
 TWINS, WHOLE = "twins", "the whole task"
@@ -59,21 +59,18 @@ def _scales(
     small: Settings, quick: Settings, budget: Settings, paper: Mapping[str, tuple[int, ...]]
 ) -> dict[ScaleName, Scale]:
     return scales(
-        minutes=(0.1, 10, 20, 6000),
+        f"{small['note']}, 3 points, 3 pairs, 20 steps; one core",
+        f"{quick['note']}, 40 pairs, 3,000 steps, 10 epochs of the whole task; two cores",
+        f"pairs cut to {budget['pairs']}, then widths, then steps to 6,000 and seeds to 1; one GPU",
+        "as the paper; one GPU, some pairs at a time",
+        **effort(minutes=(0.1, 10, 20, 6000), seeds=(1, 1, 1)),
         settings=(
             {**small["settings"], "pairs": 3, "steps": 20, "until": 1e-3, "data.train": 3},
             {**quick["settings"], "pairs": 40, "steps": 3000},
             {"pairs": budget["pairs"], "steps": 6000},
         ),
         of_arms=({WHOLE: {"whole.epochs": 1, "whole.batch": 64}}, {WHOLE: {"whole.epochs": 10, "whole.batch": 256}}),
-        seeds=(1, 1, 1),
         only=(small["only"], quick["only"], budget["only"], paper),
-        note=(
-            f"{small['note']}, 3 points, 3 pairs, 20 steps; one core",
-            f"{quick['note']}, 40 pairs, 3,000 steps, 10 epochs of the whole task; two cores",
-            f"pairs cut to {budget['pairs']}, then widths, then steps to 6,000 and seeds to 1; one GPU",
-            "as the paper; one GPU, some pairs at a time",
-        ),
     )
 
 
@@ -88,7 +85,6 @@ _EMBEDDED: Settings = {
     "note": "mnist-5k, widths 32 and 100, two tasks",
 }
 _SHARED: Settings = {
-    "task": "twins",
     "arms": _ARMS,
     "settings": {"data": {**MNIST, "train": 5}, "network": _NETWORK, **_TRAINING},
     "axes": {"task": PAIRS, "width": axis("network.width", (16, 32, 100, *WIDTHS))},
@@ -103,7 +99,7 @@ _SHARED: Settings = {
 }
 
 F4 = Study(
-    **named("F4", "farhang, Fig. 4 and 8", "Rejection-sampled twins"),
+    **named("F4", "farhang, Fig. 4 and 8", "Rejection-sampled twins", "twins"),
     question="Do networks of one margin generalize alike when one was sampled and the other trained?",
     claims=(
         _DIFFER,
@@ -114,7 +110,7 @@ F4 = Study(
     **_SHARED,
 )
 F6 = Study(
-    **named("F6", "farhang, Table 1", "Worst relative error between twins"),
+    **named("F6", "farhang, Table 1", "Worst relative error between twins", "twins"),
     question="How close are the outputs of twins?",
     claims=tuple(
         custom(f"worst relative error, {task}", worst(task), reported, relative=True, tolerance=reported)
@@ -143,9 +139,8 @@ F6 = Study(
 )
 _SYNTHETIC = {"name": "synthetic", "shape": [3, 32, 32]}
 F5 = Study(
-    **named("F5", "farhang, Fig. 9", "Rejection-sampled twins on CIFAR-10"),
+    **named("F5", "farhang, Fig. 9", "Rejection-sampled twins on CIFAR-10", "twins"),
     question="The same for convolutional networks, dog against ship.",
-    task="twins",
     arms=_ARMS,
     settings={
         "data": {"name": "cifar10", "train": 5, "standardize": [0.4734, 0.2516]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
-from widemargin.studies.schema import Arm, Claim, Figure, Study, named, scales, scatter
+from widemargin.studies.schema import Arm, Claim, Figure, Study, effort, named, scales, scatter
 from widemargin.studies.settings import Settings
 
 TRUE, RANDOM = "true labels", "random labels"
@@ -48,28 +48,23 @@ def _figure(number: int) -> Figure:
 
 
 _SCALES = scales(
-    minutes=(0.1, 4, 4, 20),
+    "100 digits of 8 × 8 pixels, width 16, depth 3, 20 steps; one core",
+    "300 points of mnist-5k, then width 200; one core",
+    "width cut to 2000; everything else as the paper; one GPU",
+    "as the paper; one GPU",
+    **effort(minutes=(0.1, 4, 4, 20), seeds=(2, 2), cells=(1, 3, 3, 3)),
     settings=(
         {**SMALL, "data.train": 100, "network.width": 16, "network.depth": 3, "steps": 20},
         {**EMBEDDED, "data.train": 300, "network.width": 200},
         {"network.width": 2000},
-    ),
-    seeds=(2, 2),
-    cells=(1, 3, 3, 3),
-    note=(
-        "100 digits of 8 × 8 pixels, width 16, depth 3, 20 steps; one core",
-        "300 points of mnist-5k, then width 200; one core",
-        "width cut to 2000; everything else as the paper; one GPU",
-        "as the paper; one GPU",
     ),
 )
 _SIGMA = "First weights are normal with the variance of PyTorch's default, 1/(3·fan-in); the paper does not say which."
 _QUANTILES = "The figure shows quantiles of the margins in place of their densities."
 
 F1 = Study(
-    **named("F1", "farhang, Fig. 1", "Spectrally-normalized margins, without control of the weights"),
+    **named("F1", "farhang, Fig. 1", "Spectrally-normalized margins, without control of the weights", "targeted"),
     question="Do spectrally-normalized margins tell a network that generalizes from one that can't?",
-    task="targeted",
     arms=_arms(DESCENT, 10.0, (0.001, 0.003, 0.01)),
     choose_by="loss",
     smallest=True,
@@ -91,9 +86,8 @@ F1 = Study(
     ),
 )
 F2 = Study(
-    **named("F2", "farhang, Fig. 2", "The same with Recipe 1"),
+    **named("F2", "farhang, Fig. 2", "The same with Recipe 1", "targeted"),
     question="Is that order broken when margins are controlled?",
-    task="targeted",
     arms=_arms(NERO, 100.0),
     settings=SETTINGS,
     claims=_claims(RANDOM, TRUE, (81.0, 10.0)),

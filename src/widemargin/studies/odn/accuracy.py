@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from widemargin.studies.claims import gap, order, value
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Figure, Study, accuracy, grid, named, scales
+from widemargin.studies.schema import Claim, Figure, Study, accuracy, effort, grid, named, scales
 
 _REPORTED = {
     "MNIST": {"Xent": 99.09, "hinge": 98.95, "soft hinge": 99.14, "ODN": 99.16},
@@ -29,23 +29,19 @@ O1 = Study(
     claims=(*_claims("MNIST"), *_claims("CIFAR-10")),
     figures=(accuracy("set", "Test accuracy of every loss (odn, §4.1)", "data", kind="bars"),),
     scales=scales(
-        minutes=(0.1, 8, 10, 900),
+        "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, no search",
+        "MNIST alone, as mnist-5k; then steps, widths, the search (2 cells); two cores",
+        "CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then the search to 4 cells; the "
+        "networks are those of O7; one GPU",
+        "as the paper; one GPU",
+        **effort(minutes=(0.1, 8, 10, 900), seeds=(2, 2, 3, 5), cells=(1, 2, 4, 6)),
         of_values=(
             {"set": {"MNIST": data.SMOKE_MNIST, "CIFAR-10": data.SMOKE_CIFAR10}},
             {"set": {"MNIST": data.QUICK_MNIST}},
             {"set": {"MNIST": data.BUDGET}},
         ),
-        seeds=(2, 2, 3, 5),
-        cells=(1, 2, 4, 6),
         only=({}, {"set": ("MNIST",)}, {"set": ("MNIST",)}),
         arms=(losses.SOME, losses.SOME),
-        note=(
-            "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, no search",
-            "MNIST alone, as mnist-5k; then steps, widths, the search (2 cells); two cores",
-            "CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then the search to 4 cells; the "
-            "networks are those of O7; one GPU",
-            "as the paper; one GPU",
-        ),
     ),
     deviations=losses.DEVIATIONS,
 )
@@ -78,19 +74,15 @@ O2 = Study(
     ),
     figures=(_figure("2a"),),
     scales=scales(
-        minutes=(0.1, 12, 12, 900),
+        "digits of 8 × 8 pixels, a small network, 3 steps, no search",
+        "68 and 550 images of mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
+        "steps cut from 20,000 to 5,000, then fractions to three of nine, then the search to 4 cells; one GPU",
+        "all fractions, each with its own search; one GPU, as populations",
+        **effort(minutes=(0.1, 12, 12, 900), seeds=(2, 2, 5, 5), cells=(1, 2, 4, 6)),
         settings=(data.SMOKE_MNIST, data.QUICK_MNIST, data.BUDGET),
-        seeds=(2, 2, 5, 5),
-        cells=(1, 2, 4, 6),
         search_at=(None, data.BUDGET_SEARCH),
         only=({"fraction": (0.00125, 0.01)}, {"fraction": (0.00125, 0.01)}, {"fraction": (0.00125, 0.01, 1.0)}),
         arms=(losses.SOME, losses.SOME),
-        note=(
-            "digits of 8 × 8 pixels, a small network, 3 steps, no search",
-            "68 and 550 images of mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
-            "steps cut from 20,000 to 5,000, then fractions to three of nine, then the search to 4 cells; one GPU",
-            "all fractions, each with its own search; one GPU, as populations",
-        ),
     ),
     deviations=losses.DEVIATIONS,
 )
@@ -105,22 +97,18 @@ O3 = Study(
     ),
     figures=(_figure("2b"),),
     scales=scales(
-        minutes=(0.1, 12, 60, 3000),
+        "synthetic images, a small network, 3 steps, no search",
+        "synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
+        "claims; two cores",
+        "steps cut from 40,000 to 3,000, then fractions to four of seven, then the search to 4 cells at 1 % "
+        "of the training set for all fractions; one GPU",
+        "all fractions, each with its own search; one GPU",
+        **effort(minutes=(0.1, 12, 60, 3000), seeds=(1, 2, 3, 5), cells=(1, 2, 4, 6)),
         settings=(data.SMOKE_CIFAR10, data.QUICK_CIFAR10, {"steps": 3000}),
         of_values=({"fraction": {0.005: {"data.train": 40}}},),
-        seeds=(1, 2, 3, 5),
-        cells=(1, 2, 4, 6),
         search_at=(None, {"fraction": 0.01}, {"fraction": 0.01}),
         only=({"fraction": (0.005, 1.0)}, {"fraction": (0.005, 0.01)}, {"fraction": (0.005, 0.01, 0.1, 1.0)}),
         arms=(losses.SOME, losses.SOME),
-        note=(
-            "synthetic images, a small network, 3 steps, no search",
-            "synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
-            "claims; two cores",
-            "steps cut from 40,000 to 3,000, then fractions to four of seven, then the search to 4 cells at 1 % "
-            "of the training set for all fractions; one GPU",
-            "all fractions, each with its own search; one GPU",
-        ),
     ),
     deviations=(
         *losses.DEVIATIONS,

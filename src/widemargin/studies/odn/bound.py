@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from widemargin.studies.claims import BySeed, custom, order
 from widemargin.studies.odn import data, losses
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Claim, Figure, Study, bars, grid, named, scales
+from widemargin.studies.schema import Claim, Figure, Study, bars, effort, grid, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 _R = 2.0
@@ -78,24 +78,20 @@ O8 = Study(
         bars("layer", "spectral norm", TITLES[2], where={"curve": "layers"}),
     ),
     scales=scales(
-        minutes=(0.1, 8, 12, 600),
+        "digits of 8 × 8 pixels, a small network, 3 steps, 10 samples, no search",
+        "mnist-5k, 100 samples; then steps, widths, the search (2 cells, at 550 images); two cores",
+        "terms of 500 samples, then steps cut from 20,000 to 5,000, then the search to 4 cells; the "
+        "networks are those of O7; one GPU",
+        "5,000 samples; one GPU",
+        **effort(minutes=(0.1, 8, 12, 600), seeds=(1, 2), cells=(1, 2, 4, 6)),
         settings=(
             overlay(data.SMOKE_MNIST, _measure(10, 2)),
             overlay(data.QUICK_MNIST, _measure(100, 16)),
             overlay(data.BUDGET, _measure(500, 64)),
             _measure(5000, 64),
         ),
-        seeds=(1, 2),
-        cells=(1, 2, 4, 6),
         search_at=(None, data.BUDGET_SEARCH),
         arms=(("Xent", "ODN", "ours ODN"), losses.SOME),
-        note=(
-            "digits of 8 × 8 pixels, a small network, 3 steps, 10 samples, no search",
-            "mnist-5k, 100 samples; then steps, widths, the search (2 cells, at 550 images); two cores",
-            "terms of 500 samples, then steps cut from 20,000 to 5,000, then the search to 4 cells; the "
-            "networks are those of O7; one GPU",
-            "5,000 samples; one GPU",
-        ),
     ),
     deviations=(
         *losses.DEVIATIONS,

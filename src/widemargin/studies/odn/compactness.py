@@ -6,7 +6,7 @@ import functools
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Figure, Scale, ScaleName, Study, bars, named, scales, scatter
+from widemargin.studies.schema import Claim, Figure, Scale, ScaleName, Study, bars, effort, named, scales, scatter
 from widemargin.studies.settings import Settings, overlay
 
 SETS: dict[str, Settings] = {
@@ -50,24 +50,20 @@ def _numbers(name: str, part: str) -> tuple[Claim, ...]:
 def _scales(seeds: int, shown: int) -> dict[ScaleName, Scale]:
     counts = ((12, min(shown, 5)), (300, min(shown, 100)), (1000, shown), (None, shown))
     return scales(
-        minutes=(0.1, 8, 10, 900),
+        "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, 12 points",
+        "MNIST alone, as mnist-5k, 300 points; then steps, widths, the search (2 cells); two cores",
+        "CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then test images to 1,000, then the "
+        "search to 4 cells; the networks are those of O7; one GPU",
+        "all test images; one GPU",
+        **effort(minutes=(0.1, 8, 10, 900), seeds=(1, min(seeds, 2), seeds), cells=(1, 2, 4, 6)),
         settings=[_measure(*count) for count in counts],
         of_values=(
             {"set": {name: overlay(small, {"data.train": count}) for name, small, count in SMALL}},
             {"set": {"MNIST": data.QUICK_MNIST}},
             {"set": {"MNIST": data.BUDGET}},
         ),
-        seeds=(1, min(seeds, 2), seeds),
-        cells=(1, 2, 4, 6),
         only=({}, {"set": ("MNIST",)}, {"set": ("MNIST",)}),
         arms=(losses.SOME,) * 3,
-        note=(
-            "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, 12 points",
-            "MNIST alone, as mnist-5k, 300 points; then steps, widths, the search (2 cells); two cores",
-            "CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then test images to 1,000, then the "
-            "search to 4 cells; the networks are those of O7; one GPU",
-            "all test images; one GPU",
-        ),
     )
 
 

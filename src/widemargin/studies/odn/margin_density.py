@@ -6,7 +6,7 @@ import functools
 
 from widemargin.studies.claims import order, value
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Figure, Study, grid, named, scales
+from widemargin.studies.schema import Figure, Study, effort, grid, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 ALL = {"fraction": 1.0}
@@ -47,24 +47,20 @@ O7 = Study(
     ),
     figures=(_figure(1.0, "all images"), _figure(0.01, "1 % of them")),
     scales=scales(
-        minutes=(0.1, 12, 12, 600),
+        "digits of 8 × 8 pixels, a small network, 3 steps, no search",
+        "mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
+        "steps cut from 20,000 to 5,000, then the search to 4 cells; the networks are those of O1, O2, O5, O6 "
+        "and O8; one GPU",
+        "one GPU",
+        **effort(minutes=(0.1, 12, 12, 600), seeds=(1, 2, 3, 5), cells=(1, 2, 4, 6)),
         settings=(
             overlay(data.SMOKE_MNIST, _measure(5, 50)),
             overlay(data.QUICK_MNIST, _measure(61)),
             overlay(data.BUDGET, _measure(121)),
             _measure(121),
         ),
-        seeds=(1, 2, 3, 5),
-        cells=(1, 2, 4, 6),
         search_at=(None, data.BUDGET_SEARCH),
         arms=(losses.SOME, losses.SOME),
-        note=(
-            "digits of 8 × 8 pixels, a small network, 3 steps, no search",
-            "mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
-            "steps cut from 20,000 to 5,000, then the search to 4 cells; the networks are those of O1, O2, O5, O6 "
-            "and O8; one GPU",
-            "one GPU",
-        ),
     ),
     deviations=(
         *losses.DEVIATIONS,

@@ -6,7 +6,7 @@ from typing import Any
 
 from widemargin.studies.claims import gap, value
 from widemargin.studies.odn import data
-from widemargin.studies.schema import Arm, Claim, Figure, Study, accuracy, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Study, accuracy, effort, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
 
 
@@ -75,18 +75,14 @@ O4 = Study(
     claims=tuple(claim for key in _REPORTED for claim in _claims(key)),
     figures=tuple(_figure(norm, dropout) for norm in ("with", "without") for dropout in ("with", "without")),
     scales=scales(
-        minutes=(0.1, 15, 90, 3000),
+        "synthetic images, a small network, 2 steps, no search",
+        "synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
+        "claims; two cores",
+        "steps cut from 40,000 to 5,000, then the search: the first values are taken; one GPU",
+        "with a search of the learning rate for all; one GPU",
+        **effort(minutes=(0.1, 15, 90, 3000), seeds=(1, 2, 3, 5), cells=(1, 1, 1, 3)),
         settings=(overlay(data.SMOKE_CIFAR10, {"steps": 2}), data.QUICK_CIFAR10, {"steps": 5000}),
         of_values=({"fraction": {0.05: {"data.train": 40}}}, {"fraction": {0.05: {"data.train": 100}}}),
-        seeds=(1, 2, 3, 5),
-        cells=(1, 1, 1, 3),
-        note=(
-            "synthetic images, a small network, 2 steps, no search",
-            "synthetic images of CIFAR-10's shape, since there are none in any package: nothing is learnt of the "
-            "claims; two cores",
-            "steps cut from 40,000 to 5,000, then the search: the first values are taken; one GPU",
-            "with a search of the learning rate for all; one GPU",
-        ),
     ),
     deviations=(
         "The learning rate is searched for every arm; the paper takes PyTorch's usual one and does not say which.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from widemargin.studies.claims import value
-from widemargin.studies.schema import Arm, Claim, Study, bars, named, scales
+from widemargin.studies.schema import Arm, Claim, Study, bars, effort, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
 
 PLANE: Settings = {
@@ -59,9 +59,8 @@ MARGINS = "The input margin and its bounds (sokolic, Theorem 5)"
 median = functools.partial(bars, log_y=True)
 
 S4 = Study(
-    **named("S4", "sokolic, Theorems 2, 3 and 5", "How networks keep distances and margins"),
+    **named("S4", "sokolic, Theorems 2, 3 and 5", "How networks keep distances and margins", "distance-preservation"),
     question="Do the theorems hold on trained networks, and how sharp are their bounds?",
-    task="distance-preservation",
     arms=ARMS,
     settings={"loss": {"name": "hinge"}},
     claims=tuple(claim for arm in ARMS for claim in _claims(arm.name)),
@@ -70,7 +69,12 @@ S4 = Study(
         median("bound", "distance", MARGINS, y_title="distance, median", where={"curve": "margins"}),
     ),
     scales=scales(
-        minutes=(0.1, 5, 15, 120),
+        "few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps",
+        "mnist-5k, then widths, steps, pairs and samples are cut; two cores",
+        "steps of the MNIST networks cut from 2,000, then their samples from 5,000, then pairs and margins, "
+        "then the channels of the convolutional one from 32 to 8; one core",
+        "the paper trains no network for these; two cores",
+        **effort(minutes=(0.1, 5, 15, 120), seeds=(1, 2, 2)),
         of_arms=(
             {
                 PLANE_ARM: {"network": {"first": 5, "higher": 3}, "steps": 40, "pairs": 5, "margins": 4},
@@ -86,14 +90,6 @@ S4 = Study(
                 MLP_ARM: {"data.train": 2000, "steps": 300, "pairs": 6, "margins": 50},
                 CNN_ARM: {"data.train": 2000, "network": {"channels": 8}, "steps": 150, "pairs": 1, "margins": 10},
             },
-        ),
-        seeds=(1, 2, 2),
-        note=(
-            "few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps",
-            "mnist-5k, then widths, steps, pairs and samples are cut; two cores",
-            "steps of the MNIST networks cut from 2,000, then their samples from 5,000, then pairs and margins, "
-            "then the channels of the convolutional one from 32 to 8; one core",
-            "the paper trains no network for these; two cores",
         ),
     ),
     deviations=(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from widemargin.studies.claims import custom
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Claim, Figure, Study, axis, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Study, axis, effort, named, scales
 from widemargin.studies.settings import Settings, overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
@@ -103,11 +103,11 @@ _DIGITS: Settings = {
 } | {"steps": 20, "batch": 20}
 _QUICK: Settings = {"data": {"name": "mnist-5k", "validation": 500, "train": 200}}
 TITLE = "The bound of Theorem 1 for three covering numbers (sokolic, Theorems 1 and 4)"
+SOURCE = "sokolic, Theorems 1 and 4, (21) and (22)"
 
 S5 = Study(
-    **named("S5", "sokolic, Theorems 1 and 4, (21) and (22)", "Bounds by covering numbers, and depth"),
+    **named("S5", SOURCE, "Bounds by covering numbers, and depth", "generalization-bounds"),
     question="What are the bounds on trained networks, and which of them grows with depth?",
-    task="generalization-bounds",
     arms=ARMS,
     settings={"loss": {"name": "hinge"}, "delta": 0.05},
     axes={"layers": axis("network.layers", (1, 2, 3, 4, 5))},
@@ -122,20 +122,17 @@ S5 = Study(
         Figure("layers", "log10 bound", TITLE, "number of layers L", where={"curve": "coverings"}, split="covering"),
     ),
     scales=scales(
-        minutes=(0.1, 4, 10, 30),
+        "few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps, two depths",
+        "mnist-5k, then widths and steps are cut; two cores",
+        "MNIST: 200 samples instead of 500, then steps cut from 2,000 to 500; one core",
+        "the paper trains no network for these; two cores",
+        **effort(minutes=(0.1, 4, 10, 30), seeds=(1, 2, 3, 5)),
         of_arms=(
             {PLANE_ARM: {"data.train": 20, "network": {"first": 5, "higher": 4}, "steps": 40}, MNIST_ARM: _DIGITS},
             {PLANE_ARM: {"steps": 400}, MNIST_ARM: {**_QUICK, "network": {"first": 64, "higher": 32}, "steps": 200}},
             {MNIST_ARM: {"data.train": 200, "steps": 500}},
         ),
-        seeds=(1, 2, 3, 5),
         only=({"layers": (1, 2)},),
-        note=(
-            "few samples, digits of 8 × 8 pixels for MNIST, small networks, few steps, two depths",
-            "mnist-5k, then widths and steps are cut; two cores",
-            "MNIST: 200 samples instead of 500, then steps cut from 2,000 to 500; one core",
-            "the paper trains no network for these; two cores",
-        ),
     ),
     deviations=(
         "The paper computes no value: here with constant 1, δ = 0.05, biases left out of the norms.",

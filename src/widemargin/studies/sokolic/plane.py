@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from widemargin.studies.claims import value
-from widemargin.studies.schema import Arm, Claim, Figure, Study, named, scales, scatter
+from widemargin.studies.schema import Arm, Claim, Figure, Study, effort, named, scales, scatter
 from widemargin.studies.settings import overlay
 from widemargin.studies.sokolic.distance_preservation import PLANE
 
@@ -21,9 +21,8 @@ def _figure(letter: str, curve: str, title: str, x_title: str, y_title: str) -> 
 
 
 S1 = Study(
-    **named("S1", "sokolic, Fig. 1", "A ReLU network on the plane"),
+    **named("S1", "sokolic, Fig. 1", "A ReLU network on the plane", "plane"),
     question="Does a trained network show what Fig. 1 draws: affine regions, and nested sets that bound the margin?",
-    task="plane",
     arms=(Arm(name=NETWORK, settings=overlay(PLANE, {"grid": 41, "samples": 300, "shown": (0,)})),),
     settings={"loss": {"name": "hinge"}, "schedule": {"name": "cosine"}},
     claims=(
@@ -38,15 +37,12 @@ S1 = Study(
         _figure("d", "sets", "The curves r = 1, r^J = 1 and r^F = 1 around a sample", "first input", "second input"),
     ),
     scales=scales(
-        minutes=(0.1, 1, 2, 4),
+        "8 units, 60 steps, few points",
+        "margins of 100 samples; two cores",
+        "nothing is cut but seeds; one core",
+        "the paper shows one network; two cores",
+        **effort(minutes=(0.1, 1, 2, 4), seeds=(1, 2, 3, 5)),
         settings=({"network": {"first": 5, "higher": 3}, "steps": 60, "grid": 5, "samples": 5}, {"samples": 100}),
-        seeds=(1, 2, 3, 5),
-        note=(
-            "8 units, 60 steps, few points",
-            "margins of 100 samples; two cores",
-            "nothing is cut but seeds; one core",
-            "the paper shows one network; two cores",
-        ),
     ),
     deviations=(
         "The paper does not say what its data and its network are: here two half-moons, 12 units and 6 features, the "

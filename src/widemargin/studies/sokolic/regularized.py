@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from widemargin.studies.claims import gap, order, value
-from widemargin.studies.schema import Arm, Claim, Figure, Search, Study, accuracy, axis, named, scales
+from widemargin.studies.schema import Arm, Claim, Figure, Search, Study, accuracy, axis, effort, named, scales
 from widemargin.studies.settings import Settings, sgd
 
 LOSSES: dict[str, Settings] = {"hinge": {"name": "hinge"}, "CCE": {"name": "cross-entropy"}}
@@ -96,7 +96,12 @@ S2 = Study(
     ),
     figures=tuple(_figure(name, letter) for name, letter in zip(SETS, "abcd", strict=True)),
     scales=scales(
-        minutes=(0.1, 15, 15, 600),
+        "digits of 8 × 8 pixels, 16 components of synthetic images for CIFAR-10, 3 steps, no search",
+        "2,000 images of mnist-5k alone, then widths, then steps, then the search (2 cells, at 2 layers); two cores",
+        "110 epochs of 20,000 samples are cut to 56, then the search to 3 cells at 2 layers; the regularizer "
+        "adds up all class vectors instead of drawing one (10 times as much, on average); one GPU",
+        "a search for each condition; one GPU",
+        **effort(minutes=(0.1, 15, 15, 600), seeds=(1, 2), cells=(1, 2, 3, 6)),
         settings=({"batch": 20}, {"network": {"first": 128, "higher": 64}}),
         of_arms=({}, {}, {"LM": {"regularizers.jacobian.form": "sum"}}),
         of_values=(
@@ -104,18 +109,8 @@ S2 = Study(
             {"set": {"MNIST-5000": {"data": {"name": "mnist-5k", "validation": 500, "train": 2000}, "steps": 500}}},
             {"set": {name: {"steps": 4400 if "-5000" in name else 8800} for name in SETS}},
         ),
-        seeds=(1, 2),
-        cells=(1, 2, 3, 6),
         search_at=(None, {"set": "MNIST-5000", "layers": 2}, {"layers": 2}),
         only=({}, {"set": ("MNIST-5000",)}),
-        note=(
-            "digits of 8 × 8 pixels, 16 components of synthetic images for CIFAR-10, 3 steps, no search",
-            "2,000 images of mnist-5k alone, then widths, then steps, then the search (2 cells, at 2 layers); "
-            "two cores",
-            "110 epochs of 20,000 samples are cut to 56, then the search to 3 cells at 2 layers; the regularizer "
-            "adds up all class vectors instead of drawing one (10 times as much, on average); one GPU",
-            "a search for each condition; one GPU",
-        ),
     ),
     deviations=(*DEVIATIONS, "The components of CIFAR-10 are those of all its training images."),
 )
@@ -191,23 +186,19 @@ S3 = Study(
     ),
     figures=(accuracy("samples", TITLE, "training samples", split="layers", log_x=True),),
     scales=scales(
-        minutes=(0.1, 15, 15, 300),
+        "60 digits of 8 × 8 pixels, 2 channels, 2 steps, no search",
+        "mnist-5k, 6 channels, 160 steps, then 1024 samples and 3 layers are left out, then the search (2 "
+        "cells, at 256 samples); two cores",
+        "the search is cut to 4 cells, at 256 samples and 2 layers; one GPU",
+        "a search for each condition; one GPU",
+        **effort(minutes=(0.1, 15, 15, 300), seeds=(1, 2, 3, 5), cells=(1, 2, 4, 7)),
         settings=(SMALL, {"data": {"name": "mnist-5k", "validation": 500}, "network": {"channels": 6}}),
         of_values=(
             {"samples": {count: {"data.train": 60, "steps": 2} for count in COUNTS}},
             {"samples": {256: {"steps": 160}, 512: {"steps": 160}}},
         ),
-        seeds=(1, 2, 3, 5),
-        cells=(1, 2, 4, 7),
         search_at=(None, {"samples": 256, "layers": 2}, {"samples": 256, "layers": 2}),
         only=({}, {"samples": (256, 512), "layers": (2,)}),
-        note=(
-            "60 digits of 8 × 8 pixels, 2 channels, 2 steps, no search",
-            "mnist-5k, 6 channels, 160 steps, then 1024 samples and 3 layers are left out, then the search (2 "
-            "cells, at 256 samples); two cores",
-            "the search is cut to 4 cells, at 256 samples and 2 layers; one GPU",
-            "a search for each condition; one GPU",
-        ),
     ),
     deviations=(*DEVIATIONS, "Two values of λ are searched between the paper's."),
 )

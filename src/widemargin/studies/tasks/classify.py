@@ -45,15 +45,18 @@ _SEEN_OF_TRAIN = 5000
 
 def run(trial: Trial, context: TrialContext) -> Row:
     """One trial."""
-    job = _Job.of(trial, context)
-    return job.row(_train([job], context)[0], context)
+    return next(many([trial], context))[1]
 
 
 def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial, Row]]:
     """Trials of one `alike` as a population."""
-    jobs = [_Job.of(trial, context) for trial in trials]
+    jobs = []
+    for trial in trials:
+        check_keys(trial.settings, (*_TRAINING, "measure", "keep"))
+        keep = bool(trial.settings.get("measure") or trial.settings.get("keep"))
+        jobs.append(_Job.of(trial.settings, trial.seed, context, keep=keep))
     for trial, job, trained in zip(trials, jobs, _train(jobs, context)):
-        yield trial, job.row(trained, context)
+        yield trial, _row(trial, job.parts, trained, context)
 
 
 def alike(trial: Trial) -> str:
@@ -68,10 +71,14 @@ def alike(trial: Trial) -> str:
 
 def train_one(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
     """The network of these settings and this seed, from the cache of weights where it is, else trained."""
-    trained = _train([_Job.of_settings(settings, seed, context)], context)[0]
-    if trained.network is None:
-        raise ValueError(f"the training of a network that was to be attacked from died: {trained.died}")
-    return trained.network
+    return _network(_train([_Job.of(settings, seed, context)], context)[0])
+
+
+def train_double(trial: Trial, own: Sequence[str], context: TrialContext) -> tuple[nn.Module, samples.Parts]:
+    """The trained network of a trial in float64, and its samples; `own` are the settings of other tasks."""
+    training = {key: value for key, value in trial.settings.items() if key not in own}
+    job = _Job.of(training, trial.seed, context)
+    return _network(_train([job], context)[0]).double(), job.parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,26 +91,18 @@ class _Trained:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Job:
-    """A trial, with its samples, and the settings that its network depends on."""
+    """The settings that a network depends on, its seed and samples, and whether its weights are kept."""
 
-    trial: Trial | None
     settings: Settings
     seed: int
     parts: samples.Parts
     keep: bool
 
     @classmethod
-    def of(cls, trial: Trial, context: TrialContext) -> _Job:
-        check_keys(trial.settings, (*_TRAINING, "measure", "keep"))
-        job = cls.of_settings(trial.settings, trial.seed, context)
-        keep = bool(trial.settings.get("measure") or trial.settings.get("keep"))
-        return cls(trial=trial, settings=job.settings, seed=trial.seed, parts=job.parts, keep=keep)
-
-    @classmethod
-    def of_settings(cls, settings: Settings, seed: int, context: TrialContext) -> _Job:
+    def of(cls, settings: Settings, seed: int, context: TrialContext, *, keep: bool = True) -> _Job:
         needed = {key: settings[key] for key in _TRAINING if key in settings}
         parts = samples.prepare(settings["data"], seed, root=context.root, device=context.device)
-        return cls(trial=None, settings=needed, seed=seed, parts=parts, keep=True)
+        return cls(settings=needed, seed=seed, parts=parts, keep=keep)
 
     @property
     def key(self) -> str:
@@ -115,26 +114,32 @@ class _Job:
         dtype = {"float32": torch.float32, "float64": torch.float64}[self.settings.get("dtype", "float32")]
         return networks.build(self.settings["network"], self.seed).to(dtype)
 
-    def row(self, trained: _Trained, context: TrialContext) -> Row:
-        assert self.trial is not None
-        network, parts, seed = trained.network, self.parts, self.seed
-        tested = {"validation": parts.validation}
-        if self.trial.stage != "search":
-            tested |= {"train accuracy": samples.first(parts.train, _SEEN_OF_TRAIN), "accuracy": parts.test}
-        row: Row = {"loss": trained.loss, "steps": trained.steps, "died": trained.died}
-        for name, part in tested.items():
-            row[name] = 1 / parts.classes if network is None else accuracy(network, part)
-        if self.trial.stage == "search" or network is None:
-            return row
-        points: list[Row] = []
-        subject = measurements.Subject(
-            network=network, parts=parts, seed=seed, networks=lambda other: train_one(other, seed, context)
-        )
-        for asked in self.trial.settings.get("measure", ()):
-            measured = measurements.take(asked, subject)
-            points += measured.pop("points", [])
-            row.update(measured)
-        return {**row, "points": points} if points else row
+
+def _network(trained: _Trained) -> nn.Module:
+    if trained.network is None:
+        raise ValueError(f"the training of a network that was to be measured died: {trained.died}")
+    return trained.network
+
+
+def _row(trial: Trial, parts: samples.Parts, trained: _Trained, context: TrialContext) -> Row:
+    network = trained.network
+    tested = {"validation": parts.validation}
+    if trial.stage != "search":
+        tested |= {"train accuracy": samples.first(parts.train, _SEEN_OF_TRAIN), "accuracy": parts.test}
+    row: Row = {"loss": trained.loss, "steps": trained.steps, "died": trained.died}
+    for name, part in tested.items():
+        row[name] = 1 / parts.classes if network is None else accuracy(network, part)
+    if trial.stage == "search" or network is None:
+        return row
+    points: list[Row] = []
+    subject = measurements.Subject(
+        network=network, parts=parts, seed=trial.seed, networks=lambda other: train_one(other, trial.seed, context)
+    )
+    for settings in trial.settings.get("measure", ()):
+        measured = measurements.take(settings, subject)
+        points += measured.pop("points", [])
+        row.update(measured)
+    return {**row, "points": points} if points else row
 
 
 def _train(jobs: list[_Job], context: TrialContext) -> list[_Trained]:

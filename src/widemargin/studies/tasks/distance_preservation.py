@@ -36,9 +36,7 @@ _ROUNDING = 1e-9
 
 def run(trial: Trial, context: TrialContext) -> Row:
     """One network."""
-    training = {key: value for key, value in trial.settings.items() if key not in _OWN}
-    network = classify.train_one(training, trial.seed, context).double()
-    parts = samples.prepare(training["data"], trial.seed, root=context.root, device=context.device)
+    network, parts = classify.train_double(trial, _OWN, context)
     row = distances(network, *_pairs(parts.test, trial.settings["pairs"], trial.seed))
     exact = bool(trial.settings.get("exact", False))
     some = samples.first(parts.train, trial.settings["margins"])

@@ -22,7 +22,7 @@ from widemargin.control.accuracy import accuracies
 from widemargin.gp import finite_ensemble
 from widemargin.losses import Target
 from widemargin.margins import normalized
-from widemargin.modules import evaluating
+from widemargin.modules import predict
 from widemargin.studies import networks
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys, digest
@@ -66,7 +66,7 @@ def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial
 def _row(settings: Settings, networks: Sequence[Any], one: Any) -> Row:
     with torch.no_grad():
         margin = torch.stack([normalized.frobenius(network, one.clean.x, one.clean.y) for network in networks])
-        predictions = torch.stack([_predictions(network, one.test.x) for network in networks])
+    predictions = torch.stack([predict(network, one.test.x, batch_size=4096).reshape(-1) for network in networks])
     ensemble = finite_ensemble(predictions, one.test.y, sizes=settings["sizes"])
     return {
         "train accuracy": float(accuracies(networks, one.clean).mean()),
@@ -77,8 +77,3 @@ def _row(settings: Settings, networks: Sequence[Any], one: Any) -> Row:
             for size, accuracy in ensemble.accuracies.items()
         ],
     }
-
-
-def _predictions(network: Any, x: torch.Tensor) -> torch.Tensor:
-    with evaluating(network):
-        return torch.cat([network(part).reshape(-1) for part in x.split(4096)])

@@ -39,9 +39,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
     parts = samples.prepare(given["data"], trial.seed, root=context.root, device=context.device)
     loss = registry.loss(given["loss"])
     network = networks.build(given["network"], trial.seed, context.device)
-    watched = None
-    if trial.stage != "search":
-        watched = Watched.of(loss, parts, given["watch"], copy.deepcopy(network))
+    watched = None if trial.stage == "search" else Watched.of(loss, parts, given["watch"], copy.deepcopy(network))
     row: Row = {"steps": given["steps"], "died": None}
     try:
         trained = population.fit(
@@ -63,12 +61,9 @@ def run(trial: Trial, context: TrialContext) -> Row:
     if watched is None:
         return row
     watched.measure(network, given["steps"])
-    end = [{**p, "curve": "end", "at": {k: v for k, v in p["at"].items() if k != "step"}} for p in watched.points]
-    return {
-        **row,
-        "accuracy": accuracy(network, parts.test),
-        "points": [*watched.points, *end[-len(given["watch"]["at"]) * len(watched.parts) :]],
-    }
+    last = watched.points[-len(given["watch"]["at"]) * len(watched.parts) :]
+    end = [{**p, "curve": "end", "at": {k: v for k, v in p["at"].items() if k != "step"}} for p in last]
+    return {**row, "accuracy": accuracy(network, parts.test), "points": [*watched.points, *end]}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -102,16 +97,10 @@ class Watched:
     def measure(self, model: nn.Module, step: int) -> None:
         """Add a point for every place and part."""
         self.network.load_state_dict(model.state_dict())
+        given = self.settings
+        options = {"at": given["at"], "classes": given["classes"], "read_as": given["scores"], "progress": False}
         for part, some in self.parts.items():
-            measured = margins.measure(
-                self.network,
-                some,
-                at=self.settings["at"],
-                p=float(registry.argument(self.settings["p"])),
-                classes=self.settings["classes"],
-                read_as=self.settings["scores"],
-                progress=False,
-            )
+            measured = margins.measure(self.network, some, p=float(registry.argument(given["p"])), **options)
             for place, d in measured.statistics.items():
                 at = {"place": place, "part": part, "step": step}
                 self.points.append({"curve": "distance", "at": at, "mean": d.mean})

@@ -23,7 +23,7 @@ from widemargin import bounds
 from widemargin.bounds.covering import Covering
 from widemargin.data import Samples
 from widemargin.margins.measurement import accuracy
-from widemargin.studies import planes, samples
+from widemargin.studies import planes
 from widemargin.studies.rows import Row
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import Trial, TrialContext
@@ -35,9 +35,7 @@ _OWN = ("exact", "mixture", "sparse", "delta")
 def run(trial: Trial, context: TrialContext) -> Row:
     """One network."""
     given = trial.settings
-    training = {key: value for key, value in given.items() if key not in _OWN}
-    network = classify.train_one(training, trial.seed, context).double()
-    parts = samples.prepare(training["data"], trial.seed, root=context.root, device=context.device)
+    network, parts = classify.train_double(trial, _OWN, context)
     train = Samples(parts.train.x.double(), parts.train.y)
     if given["exact"]:
         margins = planes.input_margins(network, train)

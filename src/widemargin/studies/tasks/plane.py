@@ -34,11 +34,10 @@ _OWN = ("grid", "samples", "shown")
 
 def run(trial: Trial, context: TrialContext) -> Row:
     """One network."""
-    training = {key: value for key, value in trial.settings.items() if key not in _OWN}
-    network = classify.train_one(training, trial.seed, context).double().cpu()
+    network, parts = classify.train_double(trial, _OWN, context)
+    network = network.cpu()
     assert isinstance(network, nn.Sequential)
-    parts = samples.prepare(training["data"], trial.seed, root=context.root)
-    train = Samples(parts.train.x.double(), parts.train.y)
+    train = Samples(parts.train.x.double(), parts.train.y).to("cpu")
     piece = planes.whole(network, train.x)
     margins = geometry.exact_margin(piece, train.x, train.y, outside="edge")
     row: Row = {
@@ -101,14 +100,14 @@ def around(network: nn.Module, one: Samples, margin: float, count: int) -> Row:
     inside, jacobian, frobenius = sets.members()
     nested = (~frobenius | jacobian) & (~jacobian | inside)
     curves = geometry.curves(network, one.x, one.y, directions=72, reach=6 * margin)
-    shown = [_point("sets", "sample", one.x[0])]
+    shown = [planes.point("sets", "sample", one.x[0])]
     for what, far in (("r^J = 1", curves.jacobian), ("r^F = 1", curves.frobenius)):
         for angle, t in zip(curves.angles.tolist(), far.tolist()):
             if math.isfinite(t):
                 at = one.x[0] + t * one.x.new_tensor([math.cos(angle), math.sin(angle)])
-                shown.append(_point("sets", what, at))
+                shown.append(planes.point("sets", what, at))
     borders = planes.sliced(network, planes.box_around(one.x[0], 3 * margin)).boundary()
-    shown += [_point("sets", "r = 1", at) for at in _along(borders.ends, 0.1 * margin)]
+    shown += [planes.point("sets", "r = 1", at) for at in planes.along(borders.ends, 0.1 * margin)]
     total = float(inside.double().sum())
     return {
         "nested": float(nested.double().mean()),
@@ -119,12 +118,12 @@ def around(network: nn.Module, one: Samples, margin: float, count: int) -> Row:
 
 
 def _picture(piece: geometry.Slice, train: Samples) -> list[Row]:
-    points = [_point("plane", f"class {int(y)}", x) for x, y in zip(train.x, train.y)]
-    return [*points, *(_point("plane", "boundary", at) for at in _along(piece.boundary().ends, 0.05))]
+    points = [planes.point("plane", f"class {int(y)}", x) for x, y in zip(train.x, train.y)]
+    return [*points, *(planes.point("plane", "boundary", at) for at in planes.along(piece.boundary().ends, 0.05))]
 
 
 def _features(network: nn.Sequential, train: Samples) -> list[Row]:
-    return [_point("features", f"class {int(y)}", at) for at, y in zip(features(network, train.x), train.y)]
+    return [planes.point("features", f"class {int(y)}", at) for at, y in zip(features(network, train.x), train.y)]
 
 
 def features(network: nn.Sequential, x: Tensor) -> Tensor:
@@ -147,15 +146,3 @@ def features(network: nn.Sequential, x: Tensor) -> Tensor:
 def middle(margins: Tensor) -> int:
     """The sample whose margin is closest to the median of the positive ones."""
     return int((margins - margins[margins > 0].median()).abs().argmin())
-
-
-def _along(ends: Tensor, apart: float) -> list[Tensor]:
-    points = []
-    for start, end in ends:
-        count = max(1, math.ceil(float((end - start).norm()) / apart))
-        points += [start + (end - start) * k / count for k in range(count)]
-    return points
-
-
-def _point(curve: str, what: str, at: Tensor) -> Row:
-    return {"curve": curve, "at": {"what": what, "x1": round(float(at[0]), 3)}, "x2": round(float(at[1]), 3)}

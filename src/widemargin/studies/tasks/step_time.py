@@ -23,6 +23,7 @@ from collections.abc import Callable
 import torch
 
 from widemargin import losses, registry
+from widemargin.checks import check_choice
 from widemargin.studies import networks
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import check_keys
@@ -31,15 +32,13 @@ from widemargin.training import margin_backward
 
 VERSION = 1
 _KEYS = ("shape", "classes", "network", "loss", "batch", "precision", "warm", "repeats")
-_PRECISIONS = ("float32", "bfloat16")
 
 
 def run(trial: Trial, context: TrialContext) -> Row:
     """Both losses in turn, on one network."""
     given = trial.settings
     check_keys(given, _KEYS, exactly=True)
-    if given["precision"] not in _PRECISIONS:
-        raise ValueError(f"precision is {given['precision']!r}, expected 'float32' or 'bfloat16'")
+    check_choice("precision", given["precision"], ("float32", "bfloat16"))
     device = torch.device(context.device)
     network = networks.build(given["network"], trial.seed, context.device).train()
     draw = torch.Generator().manual_seed(trial.seed)
@@ -49,29 +48,24 @@ def run(trial: Trial, context: TrialContext) -> Row:
     margin, entropy = registry.loss(given["loss"]), losses.CrossEntropy()
     assert isinstance(margin, losses.MarginLoss)
     paths: list[str] = []
-
-    def of_margin() -> None:
-        paths.append(repr(margin_backward(network, margin, x, y)))
-
-    def of_entropy() -> None:
-        entropy(network, x, y).mean().backward()
-
-    times: dict[str, list[float]] = {"margin": [], "cross-entropy": []}
+    steps: dict[str, Callable[[], object]] = {
+        "margin": lambda: paths.append(repr(margin_backward(network, margin, x, y))),
+        "cross-entropy": lambda: entropy(network, x, y).mean().backward(),
+    }
     with torch.autocast(device.type, torch.bfloat16, enabled=given["precision"] == "bfloat16"):
-        for number in range(given["warm"] + given["repeats"]):
-            for name, backward in (("margin", of_margin), ("cross-entropy", of_entropy)):
-                seconds = _timed(backward, optimizer, device)
-                if number >= given["warm"]:
-                    times[name].append(seconds)
-    ratios = [a / b for a, b in zip(times["margin"], times["cross-entropy"])]
+        pairs = [
+            [_timed(step, optimizer, device) for step in steps.values()]
+            for _ in range(given["warm"] + given["repeats"])
+        ][given["warm"] :]
+    medians = [statistics.median(times) for times in zip(*pairs)]
     return {
-        "ratio": statistics.median(ratios),
-        **{f"{name} ms": 1000 * statistics.median(values_) for name, values_ in times.items()},
+        "ratio": statistics.median(a / b for a, b in pairs),
+        **{f"{name} ms": 1000 * seconds for name, seconds in zip(steps, medians)},
         "way": paths[-1],
     }
 
 
-def _timed(backward: Callable[[], None], optimizer: torch.optim.Optimizer, device: torch.device) -> float:
+def _timed(backward: Callable[[], object], optimizer: torch.optim.Optimizer, device: torch.device) -> float:
     _wait(device)
     start = time.perf_counter()
     optimizer.zero_grad()

@@ -45,21 +45,14 @@ def run(trial: Trial, context: TrialContext) -> Row:
         raise ValueError("the task 'streamed' has no search: give its arms no search")
     network = _trained(given, trial.seed, context)
     test = _test(_data(given["data"], context), given.get("count"), trial.seed, given["batch"])
-    clean = attacks.curve(network, test, [0.0], bounds=(0.0, 1.0), batch_size=given["batch"], progress=False)
+    curve = functools.partial(
+        attacks.curve, network, test, bounds=(0.0, 1.0), batch_size=given["batch"], progress=False
+    )
+    clean = curve([0.0])
     points = []
     for attack in given.get("attacks", ()):
-        source = attack.get("source")
-        rows = attacks.curve(
-            network,
-            test,
-            attack["epsilons"],
-            attack=attack["attack"],
-            source=None if source is None else _trained(source, trial.seed, context),
-            bounds=(0.0, 1.0),
-            seed=trial.seed,
-            batch_size=given["batch"],
-            progress=False,
-        )
+        source = None if attack.get("source") is None else _trained(attack["source"], trial.seed, context)
+        rows = curve(attack["epsilons"], attack=attack["attack"], source=source, seed=trial.seed)
         points += [{"curve": attack["curve"], "at": {"epsilon": r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]
     return {"accuracy": clean[0]["accuracy"], "samples": clean[0]["samples"], "points": points}
 
@@ -67,7 +60,6 @@ def run(trial: Trial, context: TrialContext) -> Row:
 def _trained(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
     given = {key: settings[key] for key in _TRAINING}
     key = digest(["streamed", VERSION, given, seed])
-
     build = functools.partial(networks.build, given["network"], seed)
     kept = networks.load(context.weights, key, build)
     if kept is not None:

@@ -7,7 +7,7 @@ import torch
 
 from widemargin import models
 from widemargin.data import Samples
-from widemargin.studies import boundary_points
+from widemargin.studies import planes
 
 
 def test_the_points_lie_on_the_boundary_close_together(untyped: None) -> None:
@@ -18,7 +18,7 @@ def test_the_points_lie_on_the_boundary_close_together(untyped: None) -> None:
         for name in ("fc1.bias", "output.bias"):
             network.get_parameter(name).zero_()
     train = Samples(torch.tensor([[0.5, 0.25], [1.0, -1.0]]), torch.tensor([0, 1]))
-    points = boundary_points.measured(network, train, samples=True)["points"]
+    points = planes.boundary_points(network, train, samples=True)
     assert next(network.parameters()).dtype == torch.float32  # the network is left as it was
     on = torch.tensor([[p["at"]["x1"], p["x2"]] for p in points if p["at"]["what"] == "boundary"])
     assert len(on) > 10
@@ -32,7 +32,7 @@ def test_the_points_lie_on_the_boundary_close_together(untyped: None) -> None:
         ("training sample of class 0", 0.5, 0.25),
         ("training sample of class 1", 1.0, -1.0),
     ]
-    assert len(boundary_points.measured(network, train)["points"]) == len(on)
+    assert len(planes.boundary_points(network, train)) == len(on)
 
 
 @pytest.mark.usefixtures("untyped")
@@ -42,4 +42,4 @@ def test_a_network_without_a_boundary_has_no_points() -> None:
         for parameter in network.parameters():
             parameter.zero_()
         network.get_parameter("output.bias")[0] = 1.0
-    assert boundary_points.measured(network, Samples(torch.zeros(1, 2), torch.tensor([0])))["points"] == []
+    assert planes.boundary_points(network, Samples(torch.zeros(1, 2), torch.tensor([0]))) == []
