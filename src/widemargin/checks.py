@@ -71,6 +71,15 @@ def check_choice(name: str, value: object, options: Collection[object]) -> None:
         raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, options))}{hint}")
 
 
+def check_module_name(name: str, value: object, known: Collection[str], model: nn.Module) -> None:
+    """Raise unless `value` is one of the names `known` of modules of `model`; the error suggests the closest name."""
+    if value not in known:
+        given = f"a {type(value).__name__}" if isinstance(value, nn.Module) else repr(value)
+        close = difflib.get_close_matches(str(value), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"expected one of: {', '.join(known)}"
+        raise ValueError(f"{name} has {given}, which is no module of {type(model).__name__}: {hint}")
+
+
 def check_flag(name: str, value: object) -> None:
     """Raise unless `value` is True or False."""
     if not isinstance(value, bool):
@@ -111,11 +120,8 @@ def check_batch(x: Tensor, name: str) -> None:
     check_finite(x, name)
 
 
-def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
-    """Raise a `ValueError` or `TypeError` unless `scores` and `labels` fit each other.
-
-    The values of `scores` are not checked here (`check_finite` does that), since that needs a device sync.
-    """
+def check_scores_and_labels(scores: Tensor, labels: Tensor, *, finite: bool = False) -> None:
+    """Raise a `ValueError` or `TypeError` unless `scores` and `labels` fit each other, and with `finite` are finite."""
     check_floating(scores, "scores", "[batch, classes] or [batch]")
     if not isinstance(labels, Tensor):
         raise TypeError(f"labels is a {type(labels).__name__}, expected a tensor [batch]")
@@ -137,6 +143,8 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor) -> None:
         check_signs(labels)
     else:
         check_class_indices(labels, scores.shape[1])
+    if finite:
+        check_finite(scores, "scores")
 
 
 def check_signs(labels: Tensor, name: str = "labels") -> None:

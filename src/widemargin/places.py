@@ -18,7 +18,6 @@ through them).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -30,7 +29,7 @@ from torch.utils.hooks import RemovableHandle
 from widemargin._autograd.batched_vjp import batched_vjp
 from widemargin._autograd.frozen_batchnorm import Route, freeze
 from widemargin._autograd.jvp import jvp
-from widemargin.checks import check_choice, check_module
+from widemargin.checks import check_choice, check_module, check_module_name
 from widemargin.modules import is_compiled, mixing_modules, uncompiled, unwrap
 from widemargin.types import Args, Kwargs
 
@@ -228,22 +227,14 @@ def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:
     known = [INPUT, OUTPUT, *(name for name in names.values() if name != OUTPUT)]
     found: list[str] = []
     for place in places:
-        name = names.get(place) if isinstance(place, nn.Module) else place
-        if name not in known:
-            raise ValueError(_unknown_place(type(network).__name__, place, known))
+        name = names.get(place, place) if isinstance(place, nn.Module) else place
+        check_module_name("at", name, known, network)
         if name in found:
             raise ValueError(f"at has {name!r} twice, expected each place once")
         found.append(name)
     if not found:
         raise ValueError("at is empty, expected at least one place such as 'input'")
     return tuple(found)
-
-
-def _unknown_place(network: str, place: object, known: Sequence[str]) -> str:
-    given = f"a {type(place).__name__}" if isinstance(place, nn.Module) else repr(place)
-    close = difflib.get_close_matches(str(place), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"expected 'input', 'output' or one of: {', '.join(known[2:])}"
-    return f"at has {given}, which is no module of {network}: {hint}"
 
 
 def default_places(model: nn.Module, x: Tensor) -> tuple[str, ...]:
@@ -262,23 +253,18 @@ def _attach(model: nn.Module, module: nn.Module, name: str, at: At) -> Removable
 
 
 def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    for index, value in enumerate(args):
-        if isinstance(value, Tensor):
-            _check_input(model, value)
-            return (*args[:index], at.add(INPUT, value), *args[index + 1 :]), kwargs
-    for key, value in kwargs.items():
-        if isinstance(value, Tensor):
-            _check_input(model, value)
-            return args, {**kwargs, key: at.add(INPUT, value)}
-    raise TypeError("the network was called without a tensor, so there is no place 'input'")
-
-
-def _check_input(model: nn.Module, x: Tensor) -> None:
+    """The arguments of the network, with the zero tensor of the place "input" added to the first tensor of them."""
+    items: list[tuple[int | str, object]] = [*enumerate(args), *kwargs.items()]
+    key, x = next(((key, value) for key, value in items if isinstance(value, Tensor)), (0, None))
+    if x is None:
+        raise TypeError("the network was called without a tensor, so there is no place 'input'")
     if not x.is_floating_point():
         raise TypeError(
             f"at has 'input', but the input has dtype {x.dtype} (tokens), which has no gradient: "
             f"take the margin at the embedding, at=({_embedding(model)!r},)"
         )
+    x = at.add(INPUT, x)
+    return ((*args[:key], x, *args[key + 1 :]), kwargs) if isinstance(key, int) else (args, {**kwargs, key: x})
 
 
 def _embedding(model: nn.Module) -> str:

@@ -8,7 +8,7 @@ the gradient, and no intermediate tensors are kept for them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from weakref import WeakSet
 
 import torch
@@ -22,6 +22,7 @@ from widemargin import layers
 from widemargin._autograd.jvp import jvp
 from widemargin.modules import is_compiled, mixing_modules, scores_of, unwrap
 from widemargin.places import INPUT, At
+from widemargin.types import Args, Kwargs
 
 _RULES = layers.lookup("jvp")
 _unsupported: WeakSet[nn.Module] = WeakSet()
@@ -84,11 +85,7 @@ class _Rules(TorchFunctionMode):
     """Calls the rules of the registry of layers where they are cheaper than torch's own and need no graph."""
 
     def __torch_function__(
-        self,
-        func: Callable[..., Tensor],
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
+        self, func: Callable[..., Tensor], types: object, args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
         rule = _RULES.get(func)
         if rule is not None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from widemargin.checks import check_finite, check_scores_and_labels, is_capturing, without_value_checks
+from widemargin.checks import check_scores_and_labels, is_capturing, without_value_checks
 from widemargin.types import is_binary
 
 
@@ -49,7 +49,7 @@ class DeferredChecks:
             self._event.record()
 
     def wait(self) -> None:
-        """Raise the error of `check_scores_and_labels` or `check_finite`, if any."""
+        """Raise the error of `check_scores_and_labels`, if any."""
         if self._failed is None:
             return
         if self._event is not None:
@@ -59,8 +59,7 @@ class DeferredChecks:
 
     def _raise(self) -> None:
         with without_value_checks(False):
-            check_scores_and_labels(self._scores, self._given)
-            check_finite(self._scores, "scores")
+            check_scores_and_labels(self._scores, self._given, finite=True)
 
 
 def needs_sync(labels: Tensor) -> bool:

@@ -22,17 +22,11 @@ def _commit() -> str | None:
     if named := os.environ.get("WIDEMARGIN_COMMIT"):
         return named
     try:
-        out = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+        quiet = subprocess.DEVNULL
+        return subprocess.check_output(command, cwd=Path(__file__).parent, stderr=quiet, text=True, timeout=10).strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return out.stdout.strip()
 
 
 def _versions() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Adversarial attacks: gradient sign, projected gradient, noise, and the nearest misclassified input.
 
-Attacks are functions `(model, x, y, epsilon) -> x̂`. The network is attacked in evaluation mode and left unchanged; x̂
-stays within `epsilon` of x and inside the range `bounds` of the data. `curve` measures accuracy over ε, and the loss
-`Adversarial` trains on attacked inputs. `minimal` takes no ε: it searches for the nearest misclassified input.
+Attacks are functions `(model, x, y, epsilon, *, bounds) -> x̂`. The network is attacked in evaluation mode and left
+unchanged; x̂ stays within `epsilon` of x and inside the range `bounds` of the data. `curve` measures accuracy over ε,
+and the loss `Adversarial` trains on attacked inputs. `minimal` searches for the nearest misclassified input.
 """
 
 from widemargin.attacks.adversarial import Adversarial

@@ -87,16 +87,10 @@ def curve(
     if not samples:
         raise ValueError("data has no samples, expected at least one batch")
     box: Literal["none", "white", "black"] = "none" if attack == "gaussian" else "white" if maker is target else "black"
+    name = _name(attack)
     return [
-        AttackRow(
-            attack=_name(attack),
-            box=box,
-            epsilon=float(epsilon),
-            accuracy=count / samples,
-            correct=count,
-            samples=samples,
-        )
-        for epsilon, count in zip(sizes, correct)
+        AttackRow(attack=name, box=box, epsilon=float(e), accuracy=n / samples, correct=n, samples=samples)
+        for e, n in zip(sizes, correct)
     ]
 
 

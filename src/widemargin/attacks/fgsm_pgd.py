@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.attacks.input_range import Bounds, Inputs, check_bounds, check_inputs, into_bounds, into_box
 from widemargin.attacks.noise import Seed, as_generator, normal, uniform
-from widemargin.checks import check_count, check_finite, check_number, check_scores_and_labels
+from widemargin.checks import check_count, check_number, check_scores_and_labels
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
@@ -173,8 +173,7 @@ def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:
 
 def excess(scores: Scores, y: Labels) -> PerExample:
     """log Σ_{j≠y} exp f_j − f_y, or −f·y for a binary network with labels ±1."""
-    check_scores_and_labels(scores, y)
-    check_finite(scores, "scores")
+    check_scores_and_labels(scores, y, finite=True)
     f = wide(scores)
     if is_binary(f):
         return -f.reshape(-1) * y.to(f.dtype)

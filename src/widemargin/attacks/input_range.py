@@ -8,7 +8,7 @@ from typing import TypeAlias
 from jaxtyping import Float
 from torch import Tensor
 
-from widemargin.checks import is_capturing
+from widemargin.checks import check_floating, is_capturing
 
 Inputs: TypeAlias = Float[Tensor, "batch ..."]
 """Inputs of a network, a row a sample."""
@@ -29,10 +29,7 @@ def check_bounds(bounds: Bounds) -> None:
 
 def check_inputs(x: Tensor, bounds: Bounds) -> None:
     """Raise unless `x` is floating point and lies in `bounds`; values are not checked in a CUDA graph."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"x is a {type(x).__name__}, expected a tensor")
-    if not x.is_floating_point():
-        raise TypeError(f"x has dtype {x.dtype}, expected floating point: integers can't be moved by a small step")
+    check_floating(x, "x")
     check_bounds(bounds)
     if bounds is None or not len(x) or is_capturing(x.device):
         return

@@ -78,8 +78,7 @@ def minimal(
     with evaluating(network), torch.inference_mode(False), torch.no_grad():
         problem = _Problem(network=network, x=x.detach().clone(), y=y, p=p, bounds=bounds)
         scores = problem.scores(problem.x)
-        check_scores_and_labels(scores, y)
-        check_finite(scores, "scores")
+        check_scores_and_labels(scores, y, finite=True)
         others = 1 if is_binary(scores) else scores.shape[1] - 1
         ranks = [None, *range(min(targets, others))] if search != "foolbox" else []
         starts = [_deepfool(problem, rank, steps) for rank in ranks]

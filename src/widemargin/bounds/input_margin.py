@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from widemargin.bounds.chain import chain_of
 from widemargin.bounds.jacobian import jacobian_estimate, jacobian_exact
 from widemargin.bounds.result import Certificate, MarginEstimate
-from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels
+from widemargin.checks import check_choice, check_count, check_scores_and_labels
 from widemargin.modules import predict, unwrap
 from widemargin.types import Labels, PerExample, is_binary
 
@@ -102,8 +102,7 @@ def input_margin(
 
 def output_margin(scores: Tensor, labels: Tensor, classifier: Tensor) -> PerExample:
     """max(min_{c≠y} (f_y − f_c)/‖v_y − v_c‖_2, 0) in float64 (sokolic, 13): the distance to the nearest class."""
-    check_scores_and_labels(scores, labels)
-    check_finite(scores, "scores")
+    check_scores_and_labels(scores, labels, finite=True)
     f = scores.double()
     v = classifier.to(f)
     if is_binary(scores):

@@ -16,7 +16,7 @@ from widemargin import norms
 from widemargin._io.progress import track
 from widemargin.checks import check_count, check_module, check_number, check_scores_and_labels
 from widemargin.data import Samples, to_sphere
-from widemargin.losses.target import Target
+from widemargin.losses.classification import Target
 from widemargin.margins.normalized import frobenius, weights
 from widemargin.modules import evaluating, scores_of, unwrap
 from widemargin.optim import Nero, param_groups

@@ -17,7 +17,7 @@ from widemargin.checks import check_count, check_module
 from widemargin.control.accuracy import accuracies, on_the_sphere
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
-from widemargin.losses.target import Target
+from widemargin.losses.classification import Target
 from widemargin.margins.normalized import weights
 from widemargin.modules import scores_of
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer

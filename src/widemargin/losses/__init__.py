@@ -4,12 +4,11 @@ Every loss is a frozen value that returns one number per sample. It is called as
 `loss.of(scores, y)` given the scores of a forward pass.
 """
 
-from widemargin.losses.classification import CrossEntropy, MultiClassHinge, ScoreLoss, SoftHinge
+from widemargin.losses.classification import CrossEntropy, MultiClassHinge, ScoreLoss, SoftHinge, Target
 from widemargin.losses.margin import MarginLoss
 from widemargin.losses.penalties import Band, Hinge, Penalty
 from widemargin.losses.presets import large_margin, odn, odn_hinge
 from widemargin.losses.protocol import Loss, margin_backward
-from widemargin.losses.target import Target
 from widemargin.losses.wrappers import Wrapper
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Classification losses of the scores alone, with which margin losses are compared."""
+"""Losses of the scores alone: those with which margin losses are compared, and the one that targets a margin."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.checks import check_choice, check_finite, check_number, check_scores_and_labels
+from widemargin.checks import check_choice, check_number, check_scores_and_labels
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Stacking
 from widemargin.margins.output import differences
@@ -40,7 +41,7 @@ class CrossEntropy(ScoreLoss):
 
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The cross-entropy of every sample."""
-        _check(scores, y)
+        check_scores_and_labels(scores, y, finite=True)
         return cross_entropy(wide(scores), y)
 
 
@@ -73,7 +74,7 @@ class SoftHinge(ScoreLoss):
 
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The soft hinge of every sample."""
-        _check(scores, y)
+        check_scores_and_labels(scores, y, finite=True)
         scores = wide(scores)
         if is_binary(scores):
             return F.softplus(-scores.reshape(-1) * y.to(scores.dtype))
@@ -92,6 +93,58 @@ class WeightedSum(ScoreLoss):
         return torch.stack([weight * part.of(scores, y) for weight, part in self.parts]).sum(dim=0)
 
 
-def _check(scores: Tensor, y: Tensor) -> None:
-    check_scores_and_labels(scores, y)
-    check_finite(scores, "scores")
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """‖f(x_i) − α_i·y_i‖²: y_i = ±1 for a binary network, one-hot for k classes (farhang, Recipe 1, step 2).
+
+    At zero, the output margin is α_i: the loss targets a margin instead of maximising it.
+    `alpha` is one number for all samples, or a tuple of one per sample of the training set; then the loss needs the
+    positions of the samples of a batch in the training set (`index=`; `fit` gives them).
+    """
+
+    alpha: float | tuple[float, ...] = 1.0
+    stacking: ClassVar[Stacking] = "targets"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.alpha, tuple) and not self.alpha:
+            raise ValueError("alpha is an empty tuple, expected one number, or one per training sample")
+
+    @property
+    def needs_index(self) -> bool:
+        """Whether the positions of a batch's samples must be given."""
+        return isinstance(self.alpha, tuple)
+
+    @property
+    def capturable(self) -> bool:
+        """Whether the loss may be captured in a CUDA graph: its α may not depend on the batch."""
+        return not self.needs_index
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, index: Tensor | None = None) -> PerExample:
+        """The loss of every sample of a batch."""
+        return self.of(scores_of(model(x)), y, index=index)
+
+    def of(self, scores: Scores, y: Labels, *, index: Tensor | None = None) -> PerExample:
+        """The loss of every sample, given its scores."""
+        check_scores_and_labels(scores, y, finite=True)
+        scores = wide(scores)
+        return squared(scores, y, self._alpha(scores, index))
+
+    def _alpha(self, scores: Tensor, index: Tensor | None) -> Tensor:
+        if not isinstance(self.alpha, tuple):
+            return scores.new_tensor(self.alpha)
+        if index is None or len(index) != len(scores):
+            raise ValueError(
+                f"index is {'None' if index is None else f'of {len(index)} entries'}, but alpha holds one number per "
+                f"training sample: expected the positions of the {len(scores)} samples of this batch"
+            )
+        if int(index.max()) >= len(self.alpha) or int(index.min()) < 0:
+            raise ValueError(f"index has {int(index.max())}, but alpha has {len(self.alpha)} entries")
+        return torch.tensor(self.alpha, dtype=scores.dtype, device=scores.device)[index.to(scores.device)]
+
+
+def squared(scores: Scores, y: Labels, alpha: Float[Tensor, ""] | PerExample) -> PerExample:
+    """‖f(x_i) − α_i·y_i‖² of every sample, with α as a tensor: one number, or one per sample."""
+    if is_binary(scores):
+        return (scores.reshape(-1) - alpha * y.to(scores.dtype)).square()
+    goal = alpha.reshape(-1, 1) * F.one_hot(y.long(), scores.shape[1]).to(scores.dtype)
+    return (scores - goal).square().sum(dim=1)

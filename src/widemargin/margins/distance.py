@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -128,17 +128,12 @@ def slopes_at(
 def choose(difference: PerClass, chosen: dict[str, Tensor], *, at: At, q: float = 2.0) -> Linearization:
     """Exact slopes of one column `chosen[place]` `[batch, 1]` of `difference` at every place, by one pass a place."""
     picked = torch.cat([difference.gather(1, chosen[name]) for name in at], dim=1)
-    passes = [gradients for part in at.columns(picked) for gradients in _each(part)]
+    passes = [dict(zip(part, gradients)) for part in at.columns(picked) for gradients in zip(*part.values())]
     slopes = {
         name: slope_at(name, gradients[name], q=q, samples=len(difference))[:, None]
         for name, gradients in zip(at, passes, strict=True)
     }
     return Linearization(difference=difference, slopes=slopes, chosen=chosen)
-
-
-def _each(part: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    for number in range(len(next(iter(part.values())))):
-        yield {name: gradients[number] for name, gradients in part.items()}
 
 
 def slope_at(name: str, gradient: Tensor, *, q: float, samples: int) -> PerExample:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,13 +154,11 @@ def measure(
             parts.append((distances, margin, y, predicted_labels(scores).to(y.dtype)))
     if not parts or names is None:
         raise ValueError("data has no samples, expected at least one batch")
-    return Measurement(
-        margins={name: torch.cat([part[0][name] for part in parts]).cpu() for name in names},
-        output=torch.cat([part[1] for part in parts]).cpu(),
-        labels=torch.cat([part[2] for part in parts]).cpu(),
-        predictions=torch.cat([part[3] for part in parts]).cpu(),
-        settings={"at": list(names), "p": float(p), "classes": classes, "read_as": read_as},
-    )
+    by_place, *columns = zip(*parts)
+    margins = {name: torch.cat([part[name] for part in by_place]).cpu() for name in names}
+    margin, labels, predictions = (torch.cat(column).cpu() for column in columns)
+    settings = {"at": list(names), "p": float(p), "classes": classes, "read_as": read_as}
+    return Measurement(margins, margin, labels, predictions, settings)
 
 
 def accuracy(network: nn.Module, part: Samples, batch_size: int = 2000) -> float:
@@ -177,14 +175,11 @@ def accuracy(network: nn.Module, part: Samples, batch_size: int = 2000) -> float
 @contextmanager
 def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
     """Switch off gradients of the parameters inside the `with` block, so that the forward pass saves less."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    for parameter in trained:
-        parameter.requires_grad_(False)
-    try:
+    with ExitStack() as stack:
+        for parameter in (p for p in model.parameters() if p.requires_grad):
+            stack.callback(parameter.requires_grad_)
+            parameter.requires_grad_(False)
         yield
-    finally:
-        for parameter in trained:
-            parameter.requires_grad_(True)
 
 
 def _check_samples_do_not_mix(network: nn.Module, x: Tensor, at: Sequence[str]) -> None:

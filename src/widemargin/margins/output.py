@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from widemargin.checks import check_choice, check_finite, check_scores_and_labels
+from widemargin.checks import check_choice, check_scores_and_labels
 from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
 
 Reading: TypeAlias = Literal["logits", "softmax"]
@@ -31,8 +31,7 @@ def differences(scores: Scores, y: Labels, *, classes: Classes = 1, read_as: Rea
     A binary network has one column: f(x)·y, or with `read_as="softmax"` the difference of the two probabilities,
     tanh(f/2)·y.
     """
-    check_scores_and_labels(scores, y)
-    check_finite(scores, "scores")
+    check_scores_and_labels(scores, y, finite=True)
     check_choice("read_as", read_as, ("logits", "softmax"))
     scores = wide(scores)  # differences of close numbers need the precision
     if is_binary(scores):

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from widemargin.checks import check_finite, check_scores_and_labels
+from widemargin.checks import check_scores_and_labels
 from widemargin.losses import MarginLoss, ScoreLoss, Target, scale_free
+from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, stacking_of, values_of
-from widemargin.losses.target import squared
 from widemargin.margins.distance import Linearization, linearize
 from widemargin.modules import uncounted
 from widemargin.population.batches import StackedBatch
@@ -106,8 +106,7 @@ class Objective:
         """Farhang's loss with an α for every network, or for every sample of every network."""
         scores, _ = stack.scores(batch.x, keys=key)
         y = batch.y.flatten()
-        check_scores_and_labels(scores, y)
-        check_finite(scores, "scores")
+        check_scores_and_labels(scores, y, finite=True)
         alpha = alphas[:, None].expand_as(batch.y) if alphas.ndim == 1 else alphas.gather(1, batch.index)
         values = squared(scores, y, alpha.flatten().to(scores.dtype))
         return values.view(len(stack), -1).mean(dim=1)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from widemargin import norms, places
 from widemargin._autograd.convolutions import CheapDoubleBackward
-from widemargin.checks import check_choice, check_count, check_finite, check_number, check_scores_and_labels
+from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
 from widemargin.margins.distance import check_rows, slopes_at
 from widemargin.modules import scores_of, uncounted
 from widemargin.places import At, BatchStatistics
@@ -233,8 +233,7 @@ def _second_pass(model: nn.Module) -> Iterator[nn.Module]:
 
 def _check_pass(scores: Scores, y: Labels, at: At, place: str) -> None:
     """Raise unless scores and labels are valid, and the pass was watched at `place`."""
-    check_scores_and_labels(scores, y)
-    check_finite(scores, "scores")
+    check_scores_and_labels(scores, y, finite=True)
     if tuple(at) != (place,):
         raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={place!r}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from widemargin.checks import check_number
+from widemargin.checks import check_module_name, check_number
 from widemargin.modules import evaluating, scores_of, unwrap
 from widemargin.regularizers.classifier import watch_classifier
 from widemargin.types import Labels
@@ -98,11 +97,8 @@ class ClassifierPenalty:
 
 def module_of(network: nn.Module, name: str, argument: str) -> nn.Module:
     """The module `name` of `network`; raises a `ValueError` that names `argument` if there is none."""
-    known = dict(network.named_modules())
-    if name == "" or name not in known:
-        close = difflib.get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"expected one of: {', '.join(n for n in known if n)}"
-        raise ValueError(f"{argument} has {name!r}, which is no module of {type(network).__name__}: {hint}")
+    known = {inner: module for inner, module in network.named_modules() if inner}
+    check_module_name(argument, name, known, network)
     return known[name]
 
 
