@@ -40,10 +40,10 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     """
     check_p(p)
     if p == 2 and x.is_cuda and has_triton():
-        from widemargin._cuda import norm_kernel
+        from widemargin._cuda import norm_kernels
 
-        if norm_kernel.supports(x):
-            return norm_kernel.l2(x)
+        if norm_kernels.supports(x):
+            return norm_kernels.l2(x)
     rows = wide(x.flatten(1) if x.ndim > 1 else x[:, None])
     if p == 1:
         return rows.abs().sum(dim=1)

@@ -21,9 +21,9 @@ def norm_jvp(directions: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: 
     `mean` and `rstd` (1/std) are `[rows, groups]`, for groups of consecutive channels; `weight` is `[channels]`.
     """
     if _kernel_supports(directions, x, mean, rstd, weight):
-        from widemargin._cuda import norm_jvp_kernel
+        from widemargin._cuda import norm_kernels
 
-        return norm_jvp_kernel.norm_jvp(directions, x, mean, rstd, weight)
+        return norm_kernels.norm_jvp(directions, x, mean, rstd, weight)
     rows, groups = mean.shape
     u, x = directions.reshape(-1, rows, groups, x[0].numel() // groups), x.reshape(rows, groups, -1)
     rstd = rstd[:, :, None]

@@ -19,7 +19,7 @@ def track(
 
     `total` is their number where they do not know it themselves; without one the bar shows no end.
     """
-    if not _is_shown(progress):
+    if not is_shown(progress):
         yield from items
         return
     from rich.console import Console
@@ -35,7 +35,7 @@ class ProgressBars:
 
     def __init__(self, totals: Mapping[str, int | None], *, progress: bool | None) -> None:
         self._display: Progress | None = None
-        if not _is_shown(progress):
+        if not is_shown(progress):
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -57,5 +57,6 @@ class ProgressBars:
             self._display.stop()
 
 
-def _is_shown(progress: bool | None) -> bool:
+def is_shown(progress: bool | None) -> bool:
+    """Whether bars are shown: as `progress` says, and for None on a terminal only."""
     return sys.stderr.isatty() if progress is None else progress

@@ -136,9 +136,9 @@ def group_norm_sums(node: Node, gradient: Tensor) -> Tensor:
     x, mean, rstd = node._saved_input, node._saved_result1, node._saved_result2  # the last two [batch, groups]
     gradient, x, mean, rstd = (wide(tensor) for tensor in (gradient, x, mean, rstd))
     if _is_for_kernel(gradient, x):
-        from widemargin._cuda import group_norm_kernel
+        from widemargin._cuda import norm_kernels
 
-        return group_norm_kernel.sums(gradient, x, mean, rstd)
+        return norm_kernels.group_norm_sums(gradient, x, mean, rstd)
     pixels = list(range(2, gradient.ndim))
     beta = gradient.sum(pixels)
     by_group = (*mean.shape, -1)

@@ -26,8 +26,6 @@ from widemargin._autograd.needed_grads import needed_grads, non_leaf
 
 Ctx: TypeAlias = Any
 """The context of an autograd function."""
-Kernel: TypeAlias = Any
-"""A compiled Triton kernel."""
 
 
 def convolve(
@@ -63,7 +61,7 @@ class _Pool(torch.autograd.Function):
         images, height, width, channels = x.shape
         out = x.new_empty(images, height // 2, width // 2, channels)
         which = torch.empty_like(out, dtype=torch.int8)
-        _launch_pool(_pool, (x, out, which), x.shape)
+        _launch_pool(x, out, which, is_backward=False)
         ctx.save_for_backward(which)
         ctx.shape = x.shape
         return out
@@ -81,7 +79,7 @@ class _Unpool(torch.autograd.Function):
         ctx.save_for_backward(which)
         even = shape[1] % 2 == 0 and shape[2] % 2 == 0
         out = gradient.new_empty(shape) if even else gradient.new_zeros(shape)
-        _launch_pool(_unpool, (gradient.contiguous(), which, out), shape)
+        _launch_pool(out, gradient.contiguous(), which, is_backward=True)
         return out
 
     @staticmethod
@@ -93,13 +91,11 @@ class _Unpool(torch.autograd.Function):
         return four.gather(3, which.unsqueeze(3).long()).squeeze(3), None, None
 
 
-def _launch_pool(kernel: Kernel, tensors: tuple[Tensor, Tensor, Tensor], shape: torch.Size) -> None:
-    images, height, width, channels = shape
-    new_height, new_width = height // 2, width // 2
-    count = images * new_height * new_width * channels
-    kernel[(triton.cdiv(count, 1024),)](
-        *tensors, count, CHANNELS=channels, WIDTH=width, SIZE=height * width, NEW_WIDTH=new_width,
-        NEW_SIZE=new_height * new_width, NUMBERS=1024, num_warps=4,
+def _launch_pool(images: Tensor, pools: Tensor, which: Tensor, *, is_backward: bool) -> None:
+    _, height, width, channels = images.shape
+    _pool[(triton.cdiv(pools.numel(), 1024),)](
+        images, pools, which, pools.numel(), CHANNELS=channels, WIDTH=width, SIZE=height * width,
+        NEW_WIDTH=width // 2, NEW_SIZE=(height // 2) * (width // 2), NUMBERS=1024, IS_BACKWARD=is_backward, num_warps=4,
     )  # fmt: skip
 
 
@@ -277,44 +273,34 @@ def _correlate_kernel(  # type: ignore[no-untyped-def]
 
 
 def _pool_kernel(  # type: ignore[no-untyped-def]
-    x, out, which, count,
+    images, pools, which, count,
     CHANNELS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, NEW_WIDTH: tl.constexpr, NEW_SIZE: tl.constexpr,
-    NUMBERS: tl.constexpr,
+    NUMBERS: tl.constexpr, IS_BACKWARD: tl.constexpr,
 ) -> None:  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * NUMBERS + tl.arange(0, NUMBERS)
     inside = number < count
     channel, place = number % CHANNELS, number // CHANNELS
     image, position = place // NEW_SIZE, place % NEW_SIZE
     corner = (image * SIZE + position // NEW_WIDTH * (2 * WIDTH) + position % NEW_WIDTH * 2) * CHANNELS + channel
-    best = tl.load(x + corner, mask=inside, other=0.0)
-    found = tl.zeros((NUMBERS,), dtype=tl.int8)
-    for k in tl.static_range(1, 4):
-        value = tl.load(x + corner + (k // 2 * WIDTH + k % 2) * CHANNELS, mask=inside, other=0.0)
-        larger = (value > best) | (value != value)  # as torch does it: NaN wins
-        best = tl.where(larger, value, best)
-        found = tl.where(larger, k, found).to(tl.int8)
-    tl.store(out + number, best, mask=inside)
-    tl.store(which + number, found, mask=inside)
-
-
-def _unpool_kernel(  # type: ignore[no-untyped-def]
-    gradient, which, out, count,
-    CHANNELS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, NEW_WIDTH: tl.constexpr, NEW_SIZE: tl.constexpr,
-    NUMBERS: tl.constexpr,
-) -> None:  # fmt: skip
-    number = tl.program_id(0).to(tl.int64) * NUMBERS + tl.arange(0, NUMBERS)
-    inside = number < count
-    channel, place = number % CHANNELS, number // CHANNELS
-    image, position = place // NEW_SIZE, place % NEW_SIZE
-    corner = (image * SIZE + position // NEW_WIDTH * (2 * WIDTH) + position % NEW_WIDTH * 2) * CHANNELS + channel
-    value = tl.load(gradient + number, mask=inside, other=0.0)
-    found = tl.load(which + number, mask=inside, other=0)
-    for k in tl.static_range(4):
-        tl.store(out + corner + (k // 2 * WIDTH + k % 2) * CHANNELS, tl.where(found == k, value, 0.0), mask=inside)
+    if IS_BACKWARD:
+        gradient = tl.load(pools + number, mask=inside, other=0.0)
+        largest = tl.load(which + number, mask=inside, other=0)
+        for k in tl.static_range(4):
+            target = images + corner + (k // 2 * WIDTH + k % 2) * CHANNELS
+            tl.store(target, tl.where(largest == k, gradient, 0.0), mask=inside)
+    else:
+        best = tl.load(images + corner, mask=inside, other=0.0)
+        found = tl.zeros((NUMBERS,), dtype=tl.int8)
+        for k in tl.static_range(1, 4):
+            value = tl.load(images + corner + (k // 2 * WIDTH + k % 2) * CHANNELS, mask=inside, other=0.0)
+            larger = (value > best) | (value != value)  # as torch does it: NaN wins
+            best = tl.where(larger, value, best)
+            found = tl.where(larger, k, found).to(tl.int8)
+        tl.store(pools + number, best, mask=inside)
+        tl.store(which + number, found, mask=inside)
 
 
 # Triton compiles the source of the function itself, not of a wrapper that checks types.
-_multiply = triton.jit(inspect.unwrap(_multiply_kernel))
-_correlate = triton.jit(inspect.unwrap(_correlate_kernel))
-_pool = triton.jit(inspect.unwrap(_pool_kernel))
-_unpool = triton.jit(inspect.unwrap(_unpool_kernel))
+_multiply, _correlate, _pool = (
+    triton.jit(inspect.unwrap(kernel)) for kernel in (_multiply_kernel, _correlate_kernel, _pool_kernel)
+)

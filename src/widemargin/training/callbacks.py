@@ -21,7 +21,7 @@ from typing import Any, Literal
 from torch import nn
 
 from widemargin._io.optional import import_optional
-from widemargin._io.progress import ProgressBars
+from widemargin._io.progress import ProgressBars, is_shown
 from widemargin.checks import check_choice, check_count
 from widemargin.losses.protocol import Loss
 from widemargin.training.batches import Batch
@@ -184,7 +184,7 @@ class ProgressBar(Callback):
 
     def on_fit_start(self, state: FitState) -> None:
         """Show the bar."""
-        if state.is_main and self.show is not False:
+        if state.is_main and is_shown(self.show):
             self._bars = ProgressBars({"Training": state.steps}, progress=self.show)
             self._bars.update("Training", state.step)
 

@@ -80,6 +80,7 @@ class FitLoop:
             "processes": str(self.replica.processes),
             "device": self.replica.device.type,
         }
+        self.checks_values = config.stop_failed.epochs is not None
         self.batch: Batch | None = None
         self.objective: float | None = None
         self.no_cuda_graph = why_no_cuda_graph(config, self.source, self.replica)
@@ -238,13 +239,13 @@ class FitLoop:
 
     def _backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """This process's part of the objective and of the mean loss; both, and the gradients, sum over processes."""
-        config, checks = self.config, self.config.stop_failed
+        config = self.config
         with self.fabric.autocast():
             try:
                 values, is_done = self._loss(batch)
                 penalties = [regularizer(self.model, batch.x, batch.y) for regularizer in config.regularizers]
             except ValueError:  # losses refuse scores that are not finite: say why, if that is the reason
-                row = bad_row(self.model, batch.x) if checks.is_on else None
+                row = bad_row(self.model, batch.x) if self.checks_values else None
                 if row is None:
                     raise
                 stop_at_sample(row, torch.nan, batch, self.state())
@@ -254,9 +255,11 @@ class FitLoop:
             if penalty.ndim:
                 _check_shape(penalty, batch, "a regularizer", regularizer)
             objective = objective + (penalty.sum() / batch.joint if penalty.ndim else penalty / self.replica.processes)
-        if checks.is_on and not is_capturing(self.replica.device):
-            for part in (values, *penalties):
-                checks.check_values(part, batch, self.state)
+        if self.checks_values and not is_capturing(self.replica.device):
+            for part in (values.detach(), *(penalty.detach() for penalty in penalties)):
+                if not bool((finite := torch.isfinite(part)).all()):
+                    row = int((~finite).reshape(-1).nonzero()[0])
+                    stop_at_sample(row, part.reshape(-1)[row].item(), batch, self.state())
         if not is_done or objective.requires_grad:
             objective.backward()
         return objective.detach(), loss.detach()
@@ -282,7 +285,7 @@ class FitLoop:
             return self.gauge.read(self.model, data, index)
         except ValueError:  # scores may not be finite: then name the sample
             start = 0
-            for x, y in batches(data, batch_size=self.config.batch_size) if self.config.stop_failed.is_on else ():
+            for x, y in batches(data, batch_size=self.config.batch_size) if self.checks_values else ():
                 positions = torch.arange(start, start + len(y)) if index is None else index[start : start + len(y)]
                 x, y = self.replica.move(x, y)
                 with evaluating(self.model):

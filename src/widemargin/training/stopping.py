@@ -51,18 +51,6 @@ class StopFailed(Callback):
         check_count("steps", self.steps)
         check_number("tolerance", self.tolerance, least=0.0)
 
-    @property
-    def is_on(self) -> bool:
-        """Whether anything is checked."""
-        return self.epochs is not None
-
-    def check_values(self, values: Tensor, batch: Batch, state: Callable[[], FitState]) -> None:
-        """Raise where the loss of a sample, before the step that it is for, is not a finite number."""
-        finite = torch.isfinite(values.detach())
-        if not bool(finite.all()):
-            row = int((~finite).nonzero()[0, 0]) if values.ndim else 0
-            stop_at_sample(row, values.detach().reshape(-1)[row].item(), batch, state())
-
     def on_epoch_end(self, state: FitState) -> None:
         """Raise where every gradient of the epoch was zero, or where the loss has not changed."""
         losses, batch = state.epoch_losses, state.batch
