@@ -13,27 +13,7 @@ from widemargin.bounds.result import Assumption, Bound, Certificate, MarginEstim
 from widemargin.bounds.robustness import Growth, RobustnessBound, growth, robustness
 from widemargin.bounds.spectral import SpectralBound, spectral
 
-__all__ = [
-    "Assumption",
-    "Bound",
-    "Certificate",
-    "Covering",
-    "Cushions",
-    "GaussianMixture",
-    "GreedyCovering",
-    "Growth",
-    "InputMargin",
-    "MarginEstimate",
-    "NeyshaburBound",
-    "OdnBound",
-    "RobustnessBound",
-    "SparseDictionary",
-    "SpectralBound",
-    "cushions",
-    "growth",
-    "input_margin",
-    "neyshabur",
-    "odn",
-    "robustness",
-    "spectral",
-]
+__all__ = ["Assumption", "Bound", "Certificate", "Covering", "Cushions", "GaussianMixture", "GreedyCovering", "Growth"]
+__all__ += ["InputMargin", "MarginEstimate", "NeyshaburBound", "OdnBound", "RobustnessBound"]
+__all__ += ["SparseDictionary", "SpectralBound"]
+__all__ += ["cushions", "growth", "input_margin", "neyshabur", "odn", "robustness", "spectral"]

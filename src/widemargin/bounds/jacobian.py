@@ -9,8 +9,9 @@ from widemargin import norms
 from widemargin.bounds.result import Certificate, MarginEstimate
 from widemargin.checks import check_scores_and_labels
 from widemargin.geometry import jacobian_margin
+from widemargin.geometry.network import against
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled
-from widemargin.types import PerExample, is_binary
+from widemargin.types import PerExample
 
 _REACH = 2.0
 """Length of the walk in linearised distances: with a constant Jacobian the bound lies at 1."""
@@ -49,7 +50,7 @@ def jacobian_exact(network: nn.Module, x: Tensor, labels: Tensor) -> Certificate
 def _along(
     network: nn.Module, x: Tensor, y: Tensor, directions: int, steps: int, generator: torch.Generator
 ) -> PerExample:
-    other, gap, first = _nearest(network, x, y)
+    towards, gap, first = _nearest(network, x, y)
     slope = norms.lp(first.double(), 2.0)
     linear = gap / torch.where(slope > 0, slope, torch.nan)
     shape = (-1, *[1] * (x.ndim - 1))
@@ -62,7 +63,7 @@ def _along(
         found = torch.full_like(gap, torch.inf)
         for step in range(1, steps + 1):
             t = _REACH * linear * step / steps
-            here = _gradient(network, x + t.nan_to_num().to(x.dtype).view(shape) * u, y, other).double()
+            here = _gradient(network, x + t.nan_to_num().to(x.dtype).view(shape) * u, towards).double()
             total += (previous + here) / 2  # the trapezoid rule
             previous = here
             now = norms.lp(total, 2.0) / step * t
@@ -76,33 +77,25 @@ def _along(
 
 
 def _nearest(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The other class of smallest linearised distance, f_y − f_c, and its gradient."""
-    x, gaps, own = _gaps(network, x, y)
+    """e_y − e_c for the class c of smallest linearised distance, f_y − f_c, and its gradient, of each sample."""
+    x = x.detach().requires_grad_()
+    scores = scores_of(network(x))
+    check_scores_and_labels(scores, y)
+    scores = scores.reshape(len(x), -1)
+    towards = against(scores.shape[1], y).to(scores)
+    gaps = torch.einsum("bco,bo->bc", towards, scores)
     gradients = [torch.autograd.grad(column.sum(), x, retain_graph=True)[0] for column in gaps.unbind(dim=1)]
     slopes = torch.stack([norms.lp(g.double(), 2.0) for g in gradients], dim=1)
     gaps = gaps.detach().double()
     distances = (gaps / torch.where(slopes > 0, slopes, torch.nan)).nan_to_num(nan=torch.finfo(torch.float64).max)
-    other = distances.scatter(1, own, torch.inf).argmin(dim=1)
+    chosen = torch.arange(len(x), device=x.device), distances.argmin(dim=1)
     # A misclassified sample has a class ahead of its own; so has then the one of smallest signed distance.
-    margin = gaps.scatter(1, own, torch.inf).amin(dim=1)
-    gap = torch.where(margin > 0, gaps.gather(1, other[:, None])[:, 0], margin)
-    rows = torch.arange(len(x), device=x.device)
-    return other, gap, torch.stack(gradients, dim=1)[rows, other]
+    margin = gaps.amin(dim=1)
+    return towards[chosen], torch.where(margin > 0, gaps[chosen], margin), torch.stack(gradients, dim=1)[chosen]
 
 
-def _gradient(network: nn.Module, x: Tensor, y: Tensor, other: Tensor) -> Tensor:
-    x, gaps, _ = _gaps(network, x, y)
-    (gradient,) = torch.autograd.grad(gaps.gather(1, other[:, None]).sum(), x)
-    return gradient
-
-
-def _gaps(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A leaf of `x`, f_y − f_c against every class c, and the index of y; a binary network has two classes, 0 and f."""
+def _gradient(network: nn.Module, x: Tensor, towards: Tensor) -> Tensor:
+    """∇(f_y − f_c) at `x`."""
     x = x.detach().requires_grad_()
-    scores = scores_of(network(x))
-    check_scores_and_labels(scores, y)
-    if is_binary(scores):
-        f = scores.reshape(-1, 1)
-        scores, y = torch.cat((torch.zeros_like(f), f), dim=1), y > 0
-    own = y.long()[:, None]
-    return x, scores.gather(1, own) - scores, own
+    (gradient,) = torch.autograd.grad((scores_of(network(x)).reshape(len(x), -1) * towards).sum(), x)
+    return gradient

@@ -12,8 +12,8 @@ from widemargin import norms
 from widemargin.bounds.result import Certificate
 from widemargin.certify.backward import LinearBound, linear_bound
 from widemargin.certify.boxes import Ball, Box, ball_through, box_of, l2_ball, through
-from widemargin.checks import check_batch, check_choice, check_count, check_number, check_scores_and_labels
-from widemargin.geometry.network import Network, against, read
+from widemargin.checks import check_batch, check_choice, check_count, check_number
+from widemargin.geometry.network import Network, read
 from widemargin.layers.forms import Affine, Slopes
 from widemargin.types import Labels, PerClass, PerExample
 
@@ -181,10 +181,7 @@ def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> 
     check_choice("method", method, ("crown", "crown-ibp", "ibp"))
     check_batch(x, "x")
     network = read(model, x)
-    outputs = network.output.numel()
-    x, y = network.double(x), y.to(network.device)
-    check_scores_and_labels(x.new_zeros(len(x), outputs), y)
-    return network, x, against(outputs, y)
+    return network, network.double(x), network.towards(x, y)
 
 
 def _chunks(network: Network, x: Tensor, rows: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:

@@ -9,28 +9,6 @@ from widemargin.geometry.regions import AffineMap, affine, jacobian, pattern
 from widemargin.geometry.sets import Curves, Sets, curves, sets
 from widemargin.geometry.slices import Boundary, Decisions, Ellipses, Raster, Slice, slice2d
 
-__all__ = [
-    "AffineMap",
-    "Boundary",
-    "Curves",
-    "Decisions",
-    "Ellipses",
-    "Line",
-    "NormChain",
-    "Raster",
-    "Sets",
-    "Slice",
-    "affine",
-    "average_jacobian",
-    "curves",
-    "exact_margin",
-    "jacobian",
-    "jacobian_margin",
-    "line",
-    "norm_chain",
-    "outlines",
-    "pattern",
-    "plain",
-    "sets",
-    "slice2d",
-]
+__all__ = ["AffineMap", "Boundary", "Curves", "Decisions", "Ellipses", "Line", "NormChain", "Raster", "Sets", "Slice"]
+__all__ += ["affine", "average_jacobian", "curves", "exact_margin", "jacobian", "jacobian_margin", "line", "norm_chain"]
+__all__ += ["outlines", "pattern", "plain", "sets", "slice2d"]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widemargin.geometry.lines import cut_layers
 from widemargin.geometry.network import Network
 from widemargin.geometry.polygons import Plane, Polygons, join
-from widemargin.layers.forms import Affine, Kink
+from widemargin.layers.forms import Kink
 
 _NUMBERS = 2**23  # largest number of entries in the stacks and rivals of a chunk of cells
 
@@ -23,36 +24,29 @@ class Cut:
     winner: Tensor
 
 
+class _TooManyCellsError(Exception):
+    pass
+
+
 @torch.no_grad()
 def partition(network: Network, plane: Plane, *, tolerance: float, max_cells: int) -> tuple[Polygons, Tensor] | None:
     """The cells of `plane` and the affine map `[cells, 3, outputs]` on each; None if there are more than `max_cells`.
 
     A line closer than `tolerance` to a cell's border does not cut it.
     """
-    waiting = [(0, plane.outline(), torch.stack((plane.u, plane.v, plane.origin))[None])]
-    done: list[tuple[Polygons, Tensor]] = []
     count = 1  # of finished and waiting cells: each results in at least one cell
-    while waiting:
-        index, cells, stack = waiting.pop()
-        while index < len(network.steps) and isinstance(step := network.steps[index], Affine):
-            stack, index = step.stacked(stack), index + 1
-        if index == len(network.steps):
-            done.append((cells, stack.flatten(2)))
-            continue
-        kink = network.steps[index]
-        assert not isinstance(kink, Affine)
-        rows = max(1, _NUMBERS // (6 * max(kink.rivals(stack[:1]).numel(), 1)))
-        if len(cells) > rows:
-            parts = torch.arange(len(cells), device=stack.device).split(rows)
-            waiting += [(index, cells[part], stack[part]) for part in parts]
-            continue
-        before = len(cells)
-        cut = _cut_layer(kink, cells, stack, tolerance, max_cells - count + before)
-        if cut is None:
-            return None
-        cells, parent, winners = cut
-        count += len(cells) - before
-        waiting.append((index + 1, cells, kink.stacked(stack[parent], winners)))
+
+    def cut(kink: Kink, cells: Polygons, stack: Tensor) -> tuple[Polygons, Tensor, Tensor]:
+        nonlocal count
+        found = _cut_layer(kink, cells, stack, tolerance, max_cells - count + len(cells))
+        count += len(found[0]) - len(cells)
+        return found
+
+    stack = torch.stack((plane.u, plane.v, plane.origin))[None]
+    try:
+        done = list(cut_layers(network, plane.outline(), stack, cut, _NUMBERS // 6))
+    except _TooManyCellsError:
+        return None
     return join([cells for cells, _ in done]), torch.cat([maps for _, maps in done])
 
 
@@ -113,7 +107,7 @@ def ties(cells: Polygons, functions: Tensor, tolerance: float) -> tuple[Tensor, 
 
 def _cut_layer(
     kink: Kink, cells: Polygons, stack: Tensor, tolerance: float, most: int
-) -> tuple[Polygons, Tensor, Tensor] | None:
+) -> tuple[Polygons, Tensor, Tensor]:
     """Children of `cells` on which no unit of the layer changes: polygons, parents and the winner of each unit."""
     rivals = kink.rivals(stack)  # [cells, 3, units, rivals]
     winners, undecided = _winners(rivals, cells, tolerance)
@@ -125,7 +119,7 @@ def _cut_layer(
         done.append((cells[~busy], parent[~busy], winners[~busy]))
         finished += len(done[-1][1])
         if finished + int(busy.sum()) > most:
-            return None
+            raise _TooManyCellsError
         if not bool(busy.any()):
             break
         cells, parent, winners, undecided = cells[busy], parent[busy], winners[busy], undecided[busy]

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.checks import check_batch, check_number, check_scores_and_labels
+from widemargin.checks import check_batch, check_number
 from widemargin.geometry.cells import partition
 from widemargin.geometry.lines import walk
-from widemargin.geometry.network import Network, against, read
+from widemargin.geometry.network import Network, read
 from widemargin.geometry.polygons import Plane
 from widemargin.geometry.regions import jacobians
 from widemargin.types import Labels, PerExample
@@ -52,13 +52,10 @@ def jacobian_margin(
     check_number("reach", reach, above=0.0)
     check_number("tolerance", tolerance, above=0.0)
     network = read(model, x)
-    x, labels = network.double(x), labels.to(network.device)
-    with torch.no_grad():
-        scores = network.forward(x)
-    check_scores_and_labels(scores, labels)
+    x = network.double(x)
     found = [
         _one(network, point[None], towards, float(reach), tolerance, max_cells, index)
-        for index, (point, towards) in enumerate(zip(x, against(scores.shape[1], labels)))
+        for index, (point, towards) in enumerate(zip(x, network.towards(x, labels)))
     ]
     return torch.tensor(found, dtype=torch.float64, device=x.device)
 

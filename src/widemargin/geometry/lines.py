@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 
 from widemargin.checks import check_batch
 from widemargin.geometry.network import Network, read
+from widemargin.geometry.polygons import Polygons
 from widemargin.geometry.regions import jacobians
 from widemargin.layers.forms import Affine, Kink, Slopes
 
@@ -77,40 +80,56 @@ def walk(
     network: Network, start: Tensor, end: Tensor
 ) -> tuple[Int[Tensor, " k"], Float[Tensor, " k"], Float[Tensor, " k"]]:
     """The pieces of every segment: the index of its pair, and the t where it begins and ends, in order."""
+    every = torch.arange(len(start), dtype=torch.float64, device=start.device)
+    pieces = torch.stack((every, torch.zeros_like(every), torch.ones_like(every)), dim=1)
     stack = torch.stack((end - start, start), dim=1)
-    owner = torch.arange(len(start), device=start.device)
-    waiting = [
-        (0, owner, torch.zeros_like(owner, dtype=torch.float64), torch.ones_like(owner, dtype=torch.float64), stack)
-    ]
-    done: list[tuple[Tensor, Tensor, Tensor]] = []
-    while waiting:  # depth first, a chunk of pieces at a time: memory does not grow with the number of pieces
-        index, owner, low, high, stack = waiting.pop()
+    pieces = torch.cat([part for part, _ in cut_layers(network, pieces, stack, _cut, _NUMBERS)])
+    for column in (1, 0):  # by the beginning, and then by the pair
+        pieces = pieces[torch.argsort(pieces[:, column], stable=True)]
+    owner, low, high = pieces.T.contiguous()
+    return owner.long(), low, high
+
+
+_Pieces = TypeVar("_Pieces", Tensor, Polygons)
+
+
+def cut_layers(
+    network: Network,
+    pieces: _Pieces,
+    stack: Tensor,
+    cut: Callable[[Kink, _Pieces, Tensor], tuple[_Pieces, Tensor, Tensor]],
+    most: int,
+) -> Iterator[tuple[_Pieces, Tensor]]:
+    """The parts of `pieces` on which the network is affine, and its outputs on each as a stack `[parts, k, outputs]`.
+
+    Depth first, in chunks of at most `most` entries of a stack: memory does not grow with the number of parts.
+    `stack[piece]` is the network's input on a piece. `cut(kink, pieces, stack)` returns children on which no unit
+    of the kink changes, the index of their parents, and the winner of each unit.
+    """
+    waiting = [(0, pieces, stack)]
+    while waiting:
+        index, pieces, stack = waiting.pop()
         while index < len(network.steps) and isinstance(step := network.steps[index], Affine):
             stack, index = step.stacked(stack), index + 1
         if index == len(network.steps):
-            done.append((owner, low, high))
+            yield pieces, stack.flatten(2)
             continue
         kink = network.steps[index]
         assert not isinstance(kink, Affine)
-        rows = max(1, _NUMBERS // max(kink.rivals(stack[:1]).numel(), 1))
+        rows = max(1, most // max(kink.rivals(stack[:1]).numel(), 1))
         if len(stack) > rows:
             parts = torch.arange(len(stack), device=stack.device).split(rows)
-            waiting += [(index, owner[part], low[part], high[part], stack[part]) for part in parts]
+            waiting += [(index, pieces[part], stack[part]) for part in parts]
             continue
-        parent, low, high, winners = _cut(kink, stack, low, high)
-        waiting.append((index + 1, owner[parent], low, high, kink.stacked(stack[parent], winners)))
-    owner, low, high = (torch.cat(parts) for parts in zip(*done))
-    order = torch.argsort(low, stable=True)
-    order = order[torch.argsort(owner[order], stable=True)]
-    return owner[order], low[order], high[order]
+        pieces, parent, winners = cut(kink, pieces, stack)
+        waiting.append((index + 1, pieces, kink.stacked(stack[parent], winners)))
 
 
-def _cut(kink: Kink, stack: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Children of each piece: parent, t of both ends, and the winner of each unit on the child."""
+def _cut(kink: Kink, pieces: Tensor, stack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     rivals = kink.rivals(stack)  # [pieces, 2, units, rivals], affine in t
+    owner, low, high = pieces.unbind(dim=1)
     cells, at = _crossings(rivals, low, high)
-    every = torch.arange(len(low), device=low.device)
-    parent, begin = torch.cat((every, cells)), torch.cat((low, at))
+    parent, begin = torch.cat((torch.arange(len(low), device=low.device), cells)), torch.cat((low, at))
     order = torch.argsort(begin, stable=True)
     order = order[torch.argsort(parent[order], stable=True)]
     parent, begin = parent[order], begin[order]
@@ -121,11 +140,11 @@ def _cut(kink: Kink, stack: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, 
     fresh[1:] |= begin[1:] - begin[:-1] > _MERGED
     parent, begin, first = parent[fresh], begin[fresh], first[fresh]
     finish = high[parent]
-    inner = ~first[1:]
-    finish[:-1] = torch.where(inner, begin[1:], finish[:-1])
+    finish[:-1] = torch.where(first[1:], finish[:-1], begin[1:])
     middle = (begin + finish) / 2
     values = rivals[parent, 0] * middle[:, None, None] + rivals[parent, 1]
-    return parent, begin, finish, values.argmax(dim=2) if not isinstance(kink, Slopes) else (values[..., 0] <= 0).long()
+    winners = (values[..., 0] <= 0).long() if isinstance(kink, Slopes) else values.argmax(dim=2)
+    return torch.stack((owner[parent], begin, finish), dim=1), parent, winners
 
 
 def _crossings(rivals: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import layers
-from widemargin.checks import check_batch, check_module
+from widemargin.checks import check_batch, check_module, check_scores_and_labels
 from widemargin.layers.forms import Form
 from widemargin.layers.trace import Call
 from widemargin.modules import cast_input, unwrap
@@ -47,6 +47,12 @@ class Network:
     def double(self, x: Tensor) -> Tensor:
         """`x` in float64 on the network's device."""
         return x.detach().to(self.device, torch.float64)
+
+    def towards(self, x: Tensor, labels: Tensor) -> Tensor:
+        """`against` of the labels of samples, after a check of them."""
+        labels, outputs = labels.to(self.device), self.output.numel()
+        check_scores_and_labels(torch.zeros(len(x), outputs, device=self.device), labels)
+        return against(outputs, labels)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores `[batch, outputs]` of samples in float64."""
@@ -97,5 +103,5 @@ def against(outputs: int, labels: Tensor) -> Tensor:
     if outputs == 1:
         return labels.double().reshape(-1, 1, 1)
     identity = torch.eye(outputs, dtype=torch.float64, device=labels.device)
-    others = torch.stack([torch.cat((identity[:y], identity[y + 1 :])) for y in range(outputs)])
-    return (identity[:, None] - others)[labels.long()]
+    own, every = labels.long()[:, None], torch.arange(outputs, device=labels.device).expand(len(labels), -1)
+    return identity[own] - identity[every[every != own].view(len(labels), outputs - 1)]

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from widemargin.checks import check_batch, check_count, check_number, check_scores_and_labels
+from widemargin.checks import check_batch, check_count, check_number
 from widemargin.geometry.chain import factors
 from widemargin.geometry.jacobian_margin import Rays
 from widemargin.geometry.lines import averages
-from widemargin.geometry.network import Network, against, read
+from widemargin.geometry.network import Network, read
 from widemargin.layers.forms import Affine
 from widemargin.types import Mask
 
@@ -118,9 +118,7 @@ def output_margins(network: Network, x: Tensor, label: Tensor) -> tuple[Tensor, 
     assert isinstance(classifier, Affine)
     with torch.no_grad():
         here = network.forward(x)
-    label = label.to(here.device)
-    check_scores_and_labels(here, label)
-    towards = against(here.shape[1], label)[0]
+    towards = network.towards(x, label)[0]
     V = classifier.linear(torch.eye(*network.shapes[last], dtype=torch.float64, device=here.device)).T
     size = torch.linalg.vector_norm(towards @ V, dim=1)
     if not bool((size > 0).all()):
