@@ -10,7 +10,7 @@ import torch
 
 
 class ClosureOptimizer(torch.optim.Optimizer, ABC):
-    """An optimizer whose step runs the closure, if there is one, and then `update`."""
+    """An optimizer whose step is `evaluate` and then `update`."""
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -18,15 +18,17 @@ class ClosureOptimizer(torch.optim.Optimizer, ABC):
     @overload
     def step(self, closure: Callable[[], float]) -> float: ...
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """One step of every parameter that has a gradient; `closure` computes the loss and its gradients first."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        self.update()
+        loss = self.evaluate(closure)
+        with torch.no_grad():
+            self.update()
         return loss
+
+    def evaluate(self, closure: Callable[[], float] | None) -> float | None:
+        """The loss by `closure`, if there is one."""
+        with torch.enable_grad():
+            return None if closure is None else closure()
 
     @abstractmethod
     def update(self) -> None:

@@ -14,7 +14,7 @@ from torch.optim.optimizer import ParamsT
 from widemargin._cuda import has_triton
 from widemargin.checks import check_flag, check_number
 from widemargin.optim.base import ClosureOptimizer
-from widemargin.optim.projections import first_constant_row, to_centred_unit_rows
+from widemargin.optim.projections import to_centred_unit_rows
 from widemargin.optim.rows import ParamGroup, as_rows, check_layout, from_rows
 from widemargin.types import HALF
 
@@ -66,16 +66,14 @@ class Nero(ClosureOptimizer):
         group = self.param_groups[-1]
         try:
             _check_settings(group)
-            for number, parameter in enumerate(group["params"]):
-                _check_parameter(parameter, group, _called(group, number))
+            starts = [_start(parameter, group, _called(group, n)) for n, parameter in enumerate(group["params"])]
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
-        for parameter in group["params"]:
-            layout = {"axis": group["axis"], "groups": group["groups"]}
-            if _is_constrained(parameter, group) and parameter.requires_grad:
-                parameter.copy_(to_centred_unit_rows(parameter, **layout))
-            rows = as_rows(parameter, **layout).to(_dtype(parameter))
+        for parameter, start in zip(group["params"], starts):
+            if start is not None:
+                parameter.copy_(start)
+            rows = as_rows(parameter, axis=group["axis"], groups=group["groups"]).to(_dtype(parameter))
             lengths = torch.linalg.vector_norm(rows, dim=1)
             scale = float(lengths.double().mean()) if len(rows) else 0.0
             # A Python number, so that storing and loading never rounds it.
@@ -250,18 +248,16 @@ def _check_settings(settings: ParamGroup) -> None:
         check_flag("foreach", settings["foreach"])
 
 
-def _check_parameter(parameter: Tensor, group: ParamGroup, called: str) -> None:
+def _start(parameter: Tensor, group: ParamGroup, called: str) -> Tensor | None:
+    """The projection of a parameter, None if it is not projected; raises if it can't be one of the group."""
     if not parameter.is_floating_point():
         raise TypeError(f"{called} has dtype {parameter.dtype}, expected real floating-point parameters")
     if parameter.ndim > 1:
         check_layout(parameter, group["axis"], group["groups"])
     if not (_is_constrained(parameter, group) and parameter.requires_grad):
-        return
-    if not bool(torch.isfinite(parameter).all()):
-        raise ValueError(f"{called} has NaN or infinite entries, expected finite numbers")
-    constant = first_constant_row(as_rows(parameter, axis=group["axis"], groups=group["groups"]))
-    if constant is not None:
-        raise ValueError(
-            f"{called} has equal numbers in row {constant}, which can't be both centred and unit: initialize it "
-            "differently, or put it into a group with project=False"
-        )
+        return None
+    try:
+        return to_centred_unit_rows(parameter, axis=group["axis"], groups=group["groups"])
+    except ValueError as error:
+        reason = str(error).removeprefix("weight ")
+        raise ValueError(f"{called} {reason}: initialize it differently, or in a group with project=False") from None

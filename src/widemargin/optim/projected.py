@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, overload
+from operator import attrgetter
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from widemargin.checks import check_callable
+from widemargin.optim.base import ClosureOptimizer
 from widemargin.optim.rows import ParamGroup, as_rows, check_layout, from_rows
 
 Projection: TypeAlias = Callable[[Float[Tensor, "rows fan_in"]], Float[Tensor, "rows fan_in"]]
 """A weight as the matrix of its rows → a matrix of the same shape."""
 
 
-def _forwarded(name: str) -> Any:
-    return property(lambda self: getattr(self.optimizer, name), doc=f"`{name}` of `optimizer`.")
-
-
-class Projected(torch.optim.Optimizer):
+class Projected(ClosureOptimizer):
     """W ← projection(W) now and after each step of `optimizer`, for each of its weights (not for vectors).
 
     Parameter groups, state, learning-rate schedules, closures and state dicts are those of `optimizer`. Groups with
@@ -38,40 +36,24 @@ class Projected(torch.optim.Optimizer):
         check_callable("projection", projection, "optim.to_frobenius_sphere")
         # Not the base constructor, which would make other parameter groups and another state.
         self.__setstate__({"optimizer": optimizer, "projection": projection})
-        for group in self.param_groups:
-            self._project(group)
+        self.update()
 
     optimizer: torch.optim.Optimizer
     projection: Projection
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
+    def evaluate(self, closure: Callable[[], float] | None) -> float | None:
+        """A step of the optimizer."""
+        return self.optimizer.step() if closure is None else self.optimizer.step(closure)
 
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """A step of the optimizer, followed by the projection."""
-        loss = self.optimizer.step() if closure is None else self.optimizer.step(closure)
+    def update(self) -> None:
+        """Project the weights of all groups."""
         for group in self.param_groups:
             self._project(group)
-        return loss
 
     def add_param_group(self, param_group: ParamGroup) -> None:
         """Add parameters to the optimizer; their weights are projected at once."""
         self.optimizer.add_param_group(param_group)
         self._project(self.param_groups[-1])
-
-    param_groups = _forwarded("param_groups")
-    state = _forwarded("state")
-    defaults = _forwarded("defaults")
-    zero_grad = _forwarded("zero_grad")
-    state_dict = _forwarded("state_dict")  # can be loaded with and without the projection
-    load_state_dict = _forwarded("load_state_dict")  # weights do not change
-    register_state_dict_pre_hook = _forwarded("register_state_dict_pre_hook")
-    register_state_dict_post_hook = _forwarded("register_state_dict_post_hook")
-    register_load_state_dict_pre_hook = _forwarded("register_load_state_dict_pre_hook")
-    register_load_state_dict_post_hook = _forwarded("register_load_state_dict_post_hook")
 
     def __getstate__(self) -> ParamGroup:
         return {"optimizer": self.optimizer, "projection": self.projection}
@@ -91,3 +73,9 @@ class Projected(torch.optim.Optimizer):
             if new.shape != rows.shape:
                 raise ValueError(f"projection returns shape {list(new.shape)}, expected {list(rows.shape)}")
             weight.copy_(from_rows(new, weight, **layout))
+
+
+# A state dict can be loaded with and without the projection; loading it does not change weights.
+_HOOKS = [f"register_{kind}_{when}_hook" for kind in ("state_dict", "load_state_dict") for when in ("pre", "post")]
+for _name in ("param_groups", "state", "defaults", "zero_grad", "state_dict", "load_state_dict", *_HOOKS):
+    setattr(Projected, _name, property(attrgetter(f"optimizer.{_name}"), doc=f"`{_name}` of `optimizer`."))

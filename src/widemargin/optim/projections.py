@@ -26,9 +26,9 @@ def to_centred_unit_rows(weight: Float[Tensor, "*shape"], *, axis: int = 0, grou
     rows = _rows(weight, axis, groups)
     if rows.shape[1] <= 1:
         return weight.clone()
-    constant = first_constant_row(rows)
-    if constant is not None:
-        raise ValueError(f"weight has equal numbers in row {constant}, expected rows that are not constant")
+    constant = (rows == rows[:, :1]).all(dim=1).nonzero()
+    if len(constant):
+        raise ValueError(f"weight has equal numbers in row {int(constant[0])}, expected rows that are not constant")
     exact = _precise(rows)
     exact = exact / exact.abs().amax(dim=1, keepdim=True)  # no square overflows or underflows
     exact = exact - exact.mean(dim=1, keepdim=True)
@@ -59,12 +59,6 @@ def to_spectral_sphere(
     rows = _rows(weight, axis, groups)
     factor = _factor(rows, norms.spectral(_precise(rows)), radius)
     return from_rows(rows * factor, weight, axis=axis, groups=groups)
-
-
-def first_constant_row(rows: Float[Tensor, "rows fan_in"]) -> int | None:
-    """The first row whose entries are all equal, or None."""
-    constant = (rows == rows[:, :1]).all(dim=1).nonzero()
-    return int(constant[0]) if len(constant) else None
 
 
 def _rows(weight: Tensor, axis: int, groups: int) -> Tensor:
