@@ -13,8 +13,7 @@ from bounds.cases import Twice, cnn, mlp, samples
 from oracles_bounds import frobenius, input_margin_2d, matrix_of
 from widemargin import bounds
 from widemargin.bounds import Certificate, MarginEstimate
-from widemargin.bounds.input_margin import output_margin
-from widemargin.bounds.jacobian import jacobian_estimate
+from widemargin.bounds.input_margin import jacobian_estimate, output_margin
 
 
 def predictions(model: nn.Module, x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from torch import nn
 
 from geometry.networks import CASES, build
 from widemargin import geometry
-from widemargin.geometry.chain import factors
+from widemargin.geometry.lines import factors
 from widemargin.geometry.network import read
 
 
@@ -30,5 +30,5 @@ def test_factors_of_known_layers(monkeypatch: pytest.MonkeyPatch) -> None:
         (1.0, 1.0),
     ]
     assert factors(network) == [pytest.approx(pair) for pair in expected]
-    monkeypatch.setattr("widemargin.geometry.chain._DENSE", 0)  # by products with vectors
+    monkeypatch.setattr("widemargin.geometry.lines._DENSE", 0)  # by products with vectors
     assert factors(network) == [pytest.approx(pair) for pair in expected]

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin.bounds.result import Certificate
-from widemargin.certify.backward import LinearBound, linear_bound
-from widemargin.certify.boxes import Ball, Box, ball_through, box_of, l2_ball, through
+from widemargin.certify.relaxation import Ball, Box, LinearBound, ball_through, box_of, l2_ball, linear_bound, through
 from widemargin.checks import check_batch, check_choice, check_count, check_number
 from widemargin.geometry.network import Network, read
 from widemargin.layers.forms import Affine, Slopes

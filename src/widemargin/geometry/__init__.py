@@ -1,11 +1,10 @@
 """ReLU networks as piecewise affine maps: exact patterns, regions, lines and plane slices."""
 
-from widemargin.geometry.chain import NormChain, norm_chain
 from widemargin.geometry.jacobian_margin import jacobian_margin
-from widemargin.geometry.lines import Line, average_jacobian, line
+from widemargin.geometry.lines import Line, NormChain, average_jacobian, line, norm_chain
 from widemargin.geometry.margin import exact_margin
+from widemargin.geometry.network import AffineMap, affine, jacobian, pattern
 from widemargin.geometry.plain import outlines, plain
-from widemargin.geometry.regions import AffineMap, affine, jacobian, pattern
 from widemargin.geometry.sets import Curves, Sets, curves, sets
 from widemargin.geometry.slices import Boundary, Decisions, Ellipses, Raster, Slice, slice2d
 

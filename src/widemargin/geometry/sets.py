@@ -10,9 +10,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from widemargin.checks import check_batch, check_count, check_number
-from widemargin.geometry.chain import factors
 from widemargin.geometry.jacobian_margin import Rays
-from widemargin.geometry.lines import averages
+from widemargin.geometry.lines import averages, factors
 from widemargin.geometry.network import Network, read
 from widemargin.layers.forms import Affine
 from widemargin.types import Mask
