@@ -49,7 +49,7 @@ def arms() -> tuple[Arm, ...]:
     printed, logits = mnist.margin(NORM), mnist.margin_of_logits(NORM)
     sgd = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
     return (
-        mnist.cross_entropy(),
+        mnist.CROSS_ENTROPY,
         dataclasses.replace(printed, name="softmax, RMSProp (printed)"),
         _with(printed, "softmax, SGD", sgd, (0.01, 0.001)),
         _with(logits, "logits, RMSProp", {"name": "rmsprop", "lr": 0.001}, (0.001, 0.0003)),

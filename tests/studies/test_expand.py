@@ -9,9 +9,10 @@ import pytest
 from studies import tiny
 from widemargin import population, registry
 from widemargin.studies import catalog, samples
+from widemargin.studies.claims import Claim
 from widemargin.studies.effects import Order
 from widemargin.studies.run import plan_of
-from widemargin.studies.schema import Claim, Scale, axis
+from widemargin.studies.schema import Scale, axis
 from widemargin.studies.settings import digest
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import TrialContext

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from studies import tiny
+from widemargin.studies.claims import Claim
 from widemargin.studies.effects import Gap, Order, Value
-from widemargin.studies.schema import Arm, Claim, Scale, grid
+from widemargin.studies.schema import Arm, Scale, grid
 
 ODD: Any = {"x": [1]}
 GAP = Gap(metric="accuracy", arm="a", against="b")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from widemargin.studies import verdict
+from widemargin.studies.claims import Claim
 from widemargin.studies.effects import Effect, Gap, MeasuredEffect, Order, Value
-from widemargin.studies.schema import Claim
 
 GAP = Gap(metric="m", arm="a", against="b")
 VALUE = Value(metric="m", arm="a")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from widemargin.studies.claims import Claim
 from widemargin.studies.effects import Gap
-from widemargin.studies.schema import Arm, Claim, Scale, ScaleName, Study, axis
+from widemargin.studies.schema import Arm, Scale, ScaleName, Study, axis
 from widemargin.studies.trial import Trial, TrialContext
 
 SETTINGS: dict[str, Any] = {

@@ -1,18 +1,60 @@
-"""Short forms of claims: a text, the arms, and the paper's number."""
+"""Claims: results of a paper, and short forms to declare them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypedDict, Unpack
+from dataclasses import dataclass
+from typing import Literal, TypedDict, Unpack
 
-from widemargin.studies.effects import Custom, Gap, Order, Positive, Value, Where
+from widemargin.studies.effects import Custom, Effect, Gap, Order, Positive, Value, Where
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Claim
 
+Kind = Literal["points", "relative", "order"]
 Number = float | int
 ALL: Where = {}
 BySeed = Callable[[Sequence[Row]], Sequence[float]]
 """From all rows to one number a seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One result of a paper, and how it is read off our rows.
+
+    Args:
+        text: the claim in words.
+        effect: how to compute it: `Value`, `Gap`, `Ratio`, `Order` or `Custom` (see `effects`).
+        reported: the paper's number, None for an order.
+        relative: the number is not a fraction. By default metrics are fractions, and are compared in points (percent).
+        tolerance: by default 1 point, or 10 % of the reported number; give the paper's ± where it has one.
+    """
+
+    text: str
+    effect: Effect
+    reported: float | int | None = None
+    relative: bool = False
+    tolerance: float | int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.reported is None) != self.effect.is_order:
+            raise ValueError(f"reported is {self.reported!r}, but the effect is {self.effect!r} ({self.text!r})")
+
+    @property
+    def kind(self) -> Kind:
+        """An order, a relative number, or a number of points."""
+        return "order" if self.effect.is_order else "relative" if self.relative else "points"
+
+    @property
+    def factor(self) -> float:
+        """What metrics are multiplied by."""
+        bare = isinstance(self.effect, Order) and not self.effect.share
+        return 1.0 if self.relative or bare else 100.0
+
+    @property
+    def allowed(self) -> float | int | None:
+        """The tolerance, where there is a number."""
+        if self.tolerance is not None or self.reported is None:
+            return self.tolerance
+        return 1.0 if self.kind == "points" else 0.1 * abs(self.reported)
 
 
 class Judged(TypedDict, total=False):

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from widemargin.studies.effects import Effect, Order
+from widemargin.studies.claims import Claim
 from widemargin.studies.settings import Settings, SettingsDict, check_plain
 
 Condition: TypeAlias = Mapping[str, Any]
@@ -37,7 +37,6 @@ ScaleName = Literal["smoke", "quick", "budget", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "quick", "budget", "paper")
 """From the smallest to the largest."""
 
-Kind = Literal["points", "relative", "order"]
 FigureKind = Literal["lines", "bars", "scatter"]
 
 
@@ -121,7 +120,10 @@ class Scale:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected an integer >= 1")
 
 
-def scales(*note: str, **columns: Sequence[Any]) -> dict[ScaleName, Scale]:
+Scales: TypeAlias = dict[ScaleName, Scale]
+
+
+def scales(*note: str, **columns: Sequence[Any]) -> Scales:
     """The four scales as a table: every argument of `Scale` has a value for smoke, quick, budget and paper.
 
     Missing values at the end of a column are the defaults of `Scale`.
@@ -134,47 +136,6 @@ def scales(*note: str, **columns: Sequence[Any]) -> dict[ScaleName, Scale]:
 def effort(*, minutes: Sequence[float | int], seeds: Sequence[int] = (), **counts: Sequence[int]) -> SettingsDict:
     """The columns of `scales` that count: `minutes`, `seeds`, `cells` and `search_seeds`."""
     return {"minutes": minutes, "seeds": seeds, **counts}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """One result of a paper, and how it is read off our rows.
-
-    Args:
-        text: the claim in words.
-        effect: how to compute it: `Value`, `Gap`, `Ratio`, `Order` or `Custom` (see `effects`).
-        reported: the paper's number, None for an order.
-        relative: the number is not a fraction. By default metrics are fractions, and are compared in points (percent).
-        tolerance: by default 1 point, or 10 % of the reported number; give the paper's ± where it has one.
-    """
-
-    text: str
-    effect: Effect
-    reported: float | int | None = None
-    relative: bool = False
-    tolerance: float | int | None = None
-
-    def __post_init__(self) -> None:
-        if (self.reported is None) != self.effect.is_order:
-            raise ValueError(f"reported is {self.reported!r}, but the effect is {self.effect!r} ({self.text!r})")
-
-    @property
-    def kind(self) -> Kind:
-        """An order, a relative number, or a number of points."""
-        return "order" if self.effect.is_order else "relative" if self.relative else "points"
-
-    @property
-    def factor(self) -> float:
-        """What metrics are multiplied by."""
-        bare = isinstance(self.effect, Order) and not self.effect.share
-        return 1.0 if self.relative or bare else 100.0
-
-    @property
-    def allowed(self) -> float | int | None:
-        """The tolerance, where there is a number."""
-        if self.tolerance is not None or self.reported is None:
-            return self.tolerance
-        return 1.0 if self.kind == "points" else 0.1 * abs(self.reported)
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from widemargin.studies.claims import Claim
 from widemargin.studies.effects import MeasuredEffect
 from widemargin.studies.rows import Row
-from widemargin.studies.schema import Claim, ScaleName
+from widemargin.studies.schema import ScaleName
 
 Word = Literal["reproduced", "direction holds", "not reproduced", "not run"]
 STRENGTH: tuple[Word, ...] = ("reproduced", "direction holds", "not reproduced", "not run")

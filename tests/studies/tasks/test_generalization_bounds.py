@@ -11,7 +11,7 @@ import torch
 from widemargin import bounds
 from widemargin.studies import catalog
 from widemargin.studies.run import plan_of
-from widemargin.studies.sokolic import generalization_bounds as study
+from widemargin.studies.sokolic import theorems as study
 from widemargin.studies.tasks import generalization_bounds as task
 from widemargin.studies.trial import TrialContext
 

@@ -1,15 +1,16 @@
-"""E10 to E13: WRN-28-10 on CIFAR-10, by the five losses and ours (elsayed, §4.3, B.1, Fig. 8 to 10)."""
+"""E10 to E13, E15, E16: WRN-28-10 on CIFAR-10, by the five losses and ours (elsayed, §4.1, §4.3, B)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widemargin.studies import schema
-from widemargin.studies.claims import gap, order, value
+from widemargin.studies.claims import Claim, gap, order, value
+from widemargin.studies.effects import Ratio
 from widemargin.studies.elsayed.mnist import FLIPS, NORMS, NOT_FLIPPED, over_flips, over_fraction
 from widemargin.studies.elsayed.trained_on_all import BLACK, EPSILONS, FROM_CROSS_ENTROPY, TOLD, above, over_epsilon
-from widemargin.studies.schema import Arm, Scale, ScaleName, Search, Study, accuracy, axis, effort, named
+from widemargin.studies.schema import Arm, Figure, Scales, Search, Study, accuracy, axis, bars, effort, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
 
 LAYER_7, LAYER_13, LAYER_19 = "group1.block3.conv2", "group2.block2.conv2", "group3.block1.conv2"
@@ -68,7 +69,7 @@ FIVE: tuple[Arm, ...] = (
 )
 
 
-def scales(
+def _scales(
     *,
     more: Sequence[Settings] = ({}, {}, {}, {}),
     hours: float | int = 1,
@@ -76,7 +77,7 @@ def scales(
     of_values: Sequence[Mapping[str, Mapping[float, Settings]]] = (),
     search_at: Settings | None = None,
     arms: tuple[str, ...] | None = None,
-) -> dict[ScaleName, Scale]:
+) -> Scales:
     """The four scales; `more` settings, `only` and `of_values` for each; `hours` of the budget on a GPU."""
     cut_margins = {
         arm.name: {"loss.loss.classes": 1, "loss.loss.at": PLACES_OF_10}
@@ -84,7 +85,7 @@ def scales(
         if ("margin" in arm.name or arm.ours) and (arms is None or arm.name in arms)
     }
     quick = overlay(SMALL, {"data.samples": 600, "data.validation": 100, "network.base": 8, "steps": 60, "batch": 50})
-    return schema.scales(
+    return scales(
         "synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
         "synthetic images, which say nothing of the claims: no CIFAR-10 is embedded; two cores",
         "cut in this order: margins against one other class instead of 9, WRN-16-4, 3,000 steps instead of "
@@ -120,7 +121,7 @@ E10 = study(
     keep=True,
     claims=tuple(value(arm, arm, 90.0) for arm in ("cross-entropy", "hinge", *MARGINS)),
     figures=(accuracy("arm", "Test accuracy on CIFAR-10 (elsayed, §4.3)", kind="bars"),),
-    scales=scales(),
+    scales=_scales(),
 )
 
 BETTER = ("margin l_inf", "margin l_2")
@@ -135,7 +136,7 @@ E11 = study(
         *(order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy") for arm in BETTER),
     ),
     figures=(over_flips("Fig. 8"),),
-    scales=scales(
+    scales=_scales(
         hours=2, only=({"flips": (0.8,)}, {"flips": (0.0, 0.8)}, {"flips": (0.0, 0.4, 0.8)}), search_at={"flips": 0.8}
     ),
     deviations=(NOT_FLIPPED,),
@@ -156,7 +157,7 @@ E12 = study(
         order("margin l_inf above cross-entropy everywhere", "margin l_inf", "cross-entropy"),
     ),
     figures=(over_fraction("Fig. 9", "45,000"),),
-    scales=scales(
+    scales=_scales(
         hours=2,
         more=({"data.samples": 110}, {}, {}, {}),
         of_values=(
@@ -194,9 +195,120 @@ E13 = study(
         over_epsilon("Test accuracy under white-box FGSM (elsayed, Fig. 10)", "fgsm"),
         over_epsilon("Test accuracy under FGSM from the cross-entropy model (elsayed, Fig. 10)", BLACK),
     ),
-    scales=scales(more=[_measure(*both) for both in zip(SIZES, (10, 100, 2000, None))]),
+    scales=_scales(more=[_measure(*both) for both in zip(SIZES, (10, 100, 2000, None))]),
     deviations=(
         "The paper does not print the sizes of its attacks: here ε is 0 to 0.3; orders are asked for at 0.05 and 0.1.",
         "The cross-entropy model is attacked by itself: white-box.",
+    ),
+)
+
+LAYERS = {"input": "input", "layer 7": LAYER_7, "output": "output"}
+LAYERS_OF_10 = {"input": "input", "layer 7": PLACES_OF_10[1], "output": "output"}
+WATCHED = ("cross-entropy", "margin l_2", "ours l_2")
+AT_INPUT = {"curve": "end", "place": "input", "part": "test"}
+WATCH: Settings = {
+    "at": tuple(LAYERS.values()),
+    "p": 2.0,
+    "scores": "softmax",
+    "classes": 1,
+    "every": 500,
+    "count": 1280,
+}
+WATCH_OF_10: Settings = {**WATCH, "at": tuple(LAYERS_OF_10.values())}
+END = "at the input, on test data, at the end:"
+mean = functools.partial(value, metric="mean", where=AT_INPUT, relative=True)
+
+
+def _places(name: str) -> tuple[str, ...]:
+    """The place, in the network of depth 28 and in the smaller ones."""
+    return tuple(dict.fromkeys((LAYERS[name], LAYERS_OF_10[name])))
+
+
+def _distances(name: str, number: int) -> Figure:
+    title = f"Mean distance to the boundary at {name} (elsayed, Fig. {number})"
+    y_title = "mean l_2 distance, linearised, of softmax scores"
+    where = {"curve": "distance", "place": _places(name)}
+    return Figure("step", "mean", title, "step", y_title, where=where, split="part")
+
+
+def _above(name: str, part: str) -> Claim:
+    where = {"curve": "end", "place": _places(name), "part": part}
+    text = f"margin above cross-entropy at {name}, {part}"
+    return order(text, "margin l_2", "cross-entropy", metric="mean", where=where)
+
+
+E15 = Study(
+    **named("E15", "elsayed, Fig. 17 to 19", "Distances over training, CIFAR-10", "evolution"),
+    question="Does training for margins raise the distance to the boundary where it is measured, and on test data too?",
+    arms=tuple(arm for arm in FIVE if arm.name in WATCHED),
+    settings=SETTINGS,
+    claims=(
+        mean(f"{END} margin", "margin l_2", 100.0),
+        mean(f"{END} cross-entropy", "cross-entropy", 70.0),
+        Claim(
+            text=f"{END} margin over cross-entropy",
+            effect=Ratio(metric="mean", arm="margin l_2", against="cross-entropy", where=AT_INPUT),
+            reported=100 / 70,
+            relative=True,
+        ),
+        *(_above(name, part) for name in LAYERS for part in ("train", "validation", "test")),
+    ),
+    figures=tuple(_distances(name, number) for name, number in zip(LAYERS, (17, 18, 19))),
+    scales=_scales(
+        hours=0.5,
+        arms=WATCHED,
+        more=(
+            {"watch": {**WATCH_OF_10, "every": 1, "count": 5}},
+            {"watch": {**WATCH_OF_10, "every": 20, "count": 50}},
+            {"watch": {**WATCH_OF_10, "every": 100}},
+            {"watch": WATCH},
+        ),
+    ),
+    deviations=(
+        "The paper does not say which norm its figures show, nor which margin model: here both are l_2.",
+        "The paper averages over each mini-batch; here over the first 1,280 samples of each part, in evaluation mode.",
+        *DEVIATIONS,
+    ),
+)
+
+IMAGES: Settings = {"shape": [3, 32, 32], "classes": 10, "batch": 128}
+LOSS: Settings = {"name": "large-margin", "p": 2.0, "at": PLACES}
+PRINTED: Settings = {**LOSS, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 1.0, "stabilize": None}
+_WRN_10: Settings = {"network": {"depth": 10, "widen": 1, "base": 8}, "loss": {"at": PLACES_OF_10}}
+CLAIM = "a margin step over a cross-entropy step: batch norm, 9 classes, 5 places, cross-entropy term"
+TIMES = "Time of a margin step over that of a cross-entropy step (elsayed, §4.1)"
+
+E16 = Study(
+    **named("E16", "elsayed, §4.1", "The cost of a margin step", "step-time"),
+    question="How much longer than a cross-entropy step does a margin step take, on the CIFAR-10 network?",
+    arms=(
+        Arm(name="margin, 9 classes", settings={"loss": {**PRINTED, "classes": "all", "aggregate": "sum"}}),
+        Arm(name="margin, strongest class", settings={"loss": {**PRINTED, "classes": 1}}),
+        Arm(name="ours, strongest class", settings={"loss": {**LOSS, "classes": 1}}, ours=True),
+        Arm(
+            name="ours, strongest class, group norm",
+            settings={"loss": {**LOSS, "classes": 1}, "network": {"name": "wrn-28-10-gn"}},
+            ours=True,
+        ),
+    ),
+    settings={**IMAGES, "network": {"name": "wrn-28-10"}, "precision": "float32", "warm": 3, "repeats": 10},
+    claims=(value(CLAIM, "margin, 9 classes", 1.20, metric="ratio", relative=True),),
+    figures=(bars("arm", "ratio", TIMES, y_title="ratio of times"),),
+    scales=scales(
+        "WRN-10 with 2 channels, 4 images, one pair of steps",
+        "WRN-10 with 8 channels, 32 images; two cores: no measure of the claim, which is of a GPU",
+        "5 pairs of steps instead of 10; one H200",
+        "nothing is cut; one GPU",
+        **effort(minutes=(0.05, 2, 2, 3), seeds=(1, 2)),
+        settings=(
+            {**_WRN_10, "batch": 4, "warm": 1, "repeats": 1, "network.base": 2, "network.groups": 2},
+            {**_WRN_10, "batch": 32, "repeats": 5},
+            {"repeats": 5},
+        ),
+    ),
+    deviations=(
+        "The paper measured on a P100, and whole trainings; here steps on data that are on the device already, one of "
+        "each loss in turn, both with SGD.",
+        "The paper's number is of all 9 classes; the strongest class alone is beside it.",
     ),
 )

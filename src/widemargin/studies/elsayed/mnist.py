@@ -42,20 +42,29 @@ QUICK: Settings = {
 # A scale that affords few cells varies the last of these first: rates and γ, which train together as a population.
 _SHARED: Search = {"network.dropout": (0.0, 0.2), "optimizer.weight_decay": (0.0, 0.005)}
 _RATES: Search = {"optimizer.lr": (0.03, 0.1, 0.01, 0.003)}
+_HINGE: Settings = {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01}
+"""The paper does not give the weight of cross-entropy."""
+
+CROSS_ENTROPY, HINGE = (
+    Arm(name, {"loss": loss, "optimizer": sgd(0.01)}, {**_SHARED, **_RATES})
+    for name, loss in (("cross-entropy", {"name": "cross-entropy"}), ("hinge", _HINGE))
+)
 
 
-def _baselines() -> tuple[Arm, Arm]:
-    """Cross-entropy, and the hinge of the scores with a small weight of it, which the paper does not give."""
-    hinge = {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01}
-    searched = {**_SHARED, **_RATES}
-    return (
-        Arm("cross-entropy", {"loss": {"name": "cross-entropy"}, "optimizer": sgd(0.01)}, searched),
-        Arm("hinge", {"loss": hinge, "optimizer": sgd(0.01)}, searched),
-    )
+def _arm(
+    kind: str, norm: str, loss: Settings, optimizer: Settings, search: Search, *, everywhere: bool, ours: bool = False
+) -> Arm:
+    at = ALL_LAYERS if everywhere else ("input",)
+    loss = {"name": "large-margin", "p": NORMS[norm], "at": at, **loss}
+    name = f"{kind} {norm}{'' if everywhere else ', input'}"
+    return Arm(name, {"loss": loss, "optimizer": optimizer}, search, ours=ours)
 
 
-def _margin(norm: str, everywhere: bool) -> Settings:
-    return {"name": "large-margin", "p": NORMS[norm], "at": ALL_LAYERS if everywhere else ("input",)}
+_PRINTED: Settings = {"gamma": 200.0, "scores": "softmax", "classes": "all"} | {
+    "cross_entropy": 1.0,
+    "clip": 4.0,
+    "stabilize": None,
+}
 
 
 def margin(norm: str, *, everywhere: bool = True) -> Arm:
@@ -63,12 +72,8 @@ def margin(norm: str, *, everywhere: bool = True) -> Arm:
 
     The loss is clipped as in the released code's settings for MNIST (errata 3; the text says "at some threshold").
     """
-    loss = {"gamma": 200.0, "scores": "softmax", "classes": "all", "cross_entropy": 1.0, "clip": 4.0, "stabilize": None}
-    return Arm(
-        f"margin {norm}{'' if everywhere else ', input'}",
-        {"loss": {**_margin(norm, everywhere), **loss}, "optimizer": {"name": "rmsprop", "lr": 0.001}},
-        {**_SHARED, "loss.gamma": (200.0, 1000.0), "optimizer.lr": (0.001, 0.0003)},
-    )
+    search: Search = {**_SHARED, "loss.gamma": (200.0, 1000.0), "optimizer.lr": (0.001, 0.0003)}
+    return _arm("margin", norm, _PRINTED, {"name": "rmsprop", "lr": 0.001}, search, everywhere=everywhere)
 
 
 def margin_of_logits(norm: str, *, everywhere: bool = True) -> Arm:
@@ -81,27 +86,17 @@ def margin_of_logits(norm: str, *, everywhere: bool = True) -> Arm:
     gammas = _GAMMAS[norm]
     weights = tuple(round(weight * gammas[0], 6) for weight in (10, 30))
     rates = tuple(round(rate / weights[0], 6) for rate in (0.1, 0.03))
-    printed = margin(norm, everywhere=everywhere)
-    loss = {"gamma": gammas[0], "scores": "logits", "clip": 1.0, "cross_entropy": weights[0]}
-    searched: Search = {"network.dropout": (0.0, 0.2), "loss.gamma": gammas, "loss.cross_entropy": weights}
-    return Arm(
-        printed.name,
-        {"loss": {**printed.settings["loss"], **loss}, "optimizer": sgd(rates[0])},
-        {**searched, "optimizer.lr": rates},
-    )
+    loss = {**_PRINTED, "gamma": gammas[0], "scores": "logits", "clip": 1.0, "cross_entropy": weights[0]}
+    search: Search = {"network.dropout": (0.0, 0.2), "loss.gamma": gammas, "loss.cross_entropy": weights}
+    return _arm("margin", norm, loss, sgd(rates[0]), {**search, "optimizer.lr": rates}, everywhere=everywhere)
 
 
-def ours(norm: str, *, everywhere: bool = True, clip: float | None = None) -> Arm:
+def ours(norm: str, clip: float | None = None) -> Arm:
     """The library's default loss: logits, scale-free, against the strongest other class, with cross-entropy's SGD."""
     gammas = _GAMMAS[norm]
     loss = {"gamma": gammas[0], "classes": 1, "cross_entropy": 1.0, **({} if clip is None else {"clip": clip})}
-    searched: Search = {"network.dropout": (0.0, 0.2), "loss.cross_entropy": (1.0, 0.0), "loss.gamma": gammas}
-    return Arm(
-        f"ours {norm}{'' if everywhere else ', input'}",
-        {"loss": {**_margin(norm, everywhere), **loss}, "optimizer": sgd(0.03)},
-        {**searched, "optimizer.lr": (0.03, 0.1)},
-        ours=True,
-    )
+    search: Search = {"network.dropout": (0.0, 0.2), "loss.cross_entropy": (1.0, 0.0), "loss.gamma": gammas}
+    return _arm("ours", norm, loss, sgd(0.03), {**search, "optimizer.lr": (0.03, 0.1)}, everywhere=True, ours=True)
 
 
 def over_flips(figure: str) -> Figure:
@@ -123,8 +118,8 @@ def one_class(arms: Sequence[Arm]) -> dict[str, Settings]:
 
 def _models(form: Callable[..., Arm], clip: float | None = None) -> tuple[Arm, ...]:
     """Cross-entropy, hinge, margins of three norms at all layers and at the input; and our arms beside them."""
-    everywhere, at_input = ([form(norm, everywhere=all_layers) for norm in NORMS] for all_layers in (True, False))
-    return (*_baselines(), *everywhere, *at_input, *(ours(norm, clip=clip) for norm in NORMS))
+    margins = [form(norm, everywhere=everywhere) for everywhere in (True, False) for norm in NORMS]
+    return (CROSS_ENTROPY, HINGE, *margins, *(ours(norm, clip) for norm in NORMS))
 
 
 EIGHT = _models(margin)
@@ -133,7 +128,6 @@ OF_LOGITS = _models(margin_of_logits, clip=1.0)
 
 ALL_LAYER = tuple(f"margin {norm}" for norm in NORMS)
 INPUT_ONLY = tuple(f"margin {norm}, input" for norm in NORMS)
-OURS = tuple(f"ours {norm}" for norm in NORMS)
 _DECAY = "Learning rates decay by 0.9 at every 25th of the training; the paper does not give its decay."
 NOT_FLIPPED = (
     "Hyperparameters are chosen on 5,000 held-out samples whose labels are not flipped; the paper does not say."

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widemargin.studies.claims import custom, order, value
+from widemargin.studies.claims import Claim, custom, order, value
 from widemargin.studies.elsayed import mnist
 from widemargin.studies.rows import Row, select
-from widemargin.studies.schema import SCALES, Arm, Claim, Figure, ScaleName, Study, accuracy, effort, named, scales
+from widemargin.studies.schema import SCALES, Arm, Figure, ScaleName, Study, accuracy, effort, named, scales
 from widemargin.studies.settings import Settings, overlay
 
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -28,7 +28,7 @@ def declare(
     measure: Sequence[Settings],
     claims: tuple[Claim, ...],
     more_arms: tuple[Arm, ...] = (),
-    more_of_arms: Mapping[ScaleName, Mapping[str, Settings]] | None = None,
+    more_of_arms: Sequence[Mapping[str, Settings]] = ({}, {}, {}),
     deviations: tuple[str, ...] = (),
     **study: Any,
 ) -> Study:
@@ -38,9 +38,6 @@ def declare(
     names = tuple(arm.name for arm in arms)
     told = {name for claim in claims for name in claim.effect.arms}
     left_out = ("margin l_1, input", "margin l_2, input", "ours l_1")
-
-    def of_arms(scale: ScaleName) -> dict[str, Settings]:
-        return {**(one_class if scale != "paper" else {}), **(more_of_arms or {}).get(scale, {})}
 
     def cut(scale: ScaleName, settings: Settings) -> Settings:
         fewer: Settings = {} if COUNTS[scale] is None else {"count": COUNTS[scale]}
@@ -61,7 +58,7 @@ def declare(
             "nothing is cut; one GPU",
             **effort(minutes=(0.1, 5, 5, 6000), seeds=(1, 2, 2), cells=(1, 2, 3, 16)),
             settings=[cut(*one) for one in zip(SCALES, (mnist.SMALL, mnist.QUICK, {"steps": 4000}, {}))],
-            of_arms=[of_arms(scale) for scale in SCALES],
+            of_arms=[{**one_class, **more} for more in more_of_arms],
             arms=(
                 tuple(name for name in names if name in (*told, "ours l_2")),
                 tuple(name for name in names if name not in (*left_out, "hinge")),
@@ -113,11 +110,7 @@ ADVERSARIAL = Arm("adversarial training", {"loss": _MADRY, "optimizer": {"name":
 """Madry et al. 2018, with their settings for MNIST, which the paper takes over; there is nothing to search."""
 
 _FEWER: Settings = {"loss.steps": 5, "loss.step": 0.1, "optimizer.lr": 0.001}
-CUT: dict[ScaleName, dict[str, Settings]] = {
-    "smoke": {ADVERSARIAL.name: {"loss.steps": 1, "loss.step": 0.3}},
-    "quick": {ADVERSARIAL.name: _FEWER},
-    "budget": {ADVERSARIAL.name: _FEWER},
-}
+CUT = tuple({ADVERSARIAL.name: cut} for cut in ({"loss.steps": 1, "loss.step": 0.3}, _FEWER, _FEWER))
 IFGSM_STEPS = "The paper does not give α: here it is ε/10, in 10 steps; orders are asked for at ε = 0.1 and 0.2."
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from widemargin.studies.claims import BySeed, custom, value
 from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE
 from widemargin.studies.rows import Row, by_seed
-from widemargin.studies.schema import Arm, Figure, Scale, ScaleName, Study, axis, bars, effort, named, scales
+from widemargin.studies.schema import Arm, Figure, Scales, Search, Study, axis, bars, effort, named, scales
 from widemargin.studies.settings import Settings
 
 TWINS, WHOLE = "twins", "the whole task"
@@ -55,9 +55,7 @@ def _figure(x: str, title: str, number: str) -> Figure:
     return twins(x, "accuracy", caption, title, "mean test accuracy", percent=True, log_x=True)
 
 
-def _scales(
-    small: Settings, quick: Settings, budget: Settings, paper: Mapping[str, tuple[int, ...]]
-) -> dict[ScaleName, Scale]:
+def _scales(small: Settings, quick: Settings, budget: Settings, paper: Search) -> Scales:
     return scales(
         f"{small['note']}, 3 points, 3 pairs, 20 steps; one core",
         f"{quick['note']}, 40 pairs, 3,000 steps, 10 epochs of the whole task; two cores",

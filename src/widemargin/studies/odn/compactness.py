@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from widemargin.studies.claims import order, value
+from widemargin.studies.claims import Claim, value
 from widemargin.studies.odn import data, losses
-from widemargin.studies.schema import Claim, Figure, Scale, ScaleName, Study, bars, effort, named, scales, scatter
+from widemargin.studies.schema import Figure, Scales, bars, effort, named, scales, scatter
 from widemargin.studies.settings import Settings, overlay
 
 SETS: dict[str, Settings] = {
@@ -30,12 +30,8 @@ def _measure(count: int | None, shown: int) -> Settings:
 
 
 def _most_compact(name: str, part: str) -> tuple[Claim, ...]:
-    text = f"{name}, {part}: classes more compact with ODN than with"
-    where = {"set": name}
-    return tuple(
-        order(f"{text} {other}", losses.ODN, other, metric=f"between/within {part}", where=where, share=False)
-        for other in losses.OTHERS
-    )
+    text = f"{name}, {part}: classes more compact with ODN than with {{}}"
+    return losses.above_each(text, metric=f"between/within {part}", where={"set": name}, share=False)
 
 
 def _numbers(name: str, part: str) -> tuple[Claim, ...]:
@@ -47,7 +43,7 @@ def _numbers(name: str, part: str) -> tuple[Claim, ...]:
     )
 
 
-def _scales(seeds: int, shown: int) -> dict[ScaleName, Scale]:
+def _scales(seeds: int, shown: int) -> Scales:
     counts = ((12, min(shown, 5)), (300, min(shown, 100)), (1000, shown), (None, shown))
     return scales(
         "digits of 8 × 8 pixels, synthetic images for CIFAR-10, small networks, 3 steps, 12 points",
@@ -68,22 +64,19 @@ def _scales(seeds: int, shown: int) -> dict[ScaleName, Scale]:
 
 
 def _figures(name: str, part: str, figure: str) -> tuple[Figure, ...]:
-    shown = functools.partial(
-        scatter, where={"curve": "embedding", "set": name, "part": part, "seed": 0}, split="digit"
-    )
+    where = {"curve": "embedding", "set": name, "part": part, "seed": 0}
     title = f"last hidden layer of {part} images of {name} by t-SNE (odn, {figure})"
-    return tuple(shown("x", "y", f"{arm}: {title}", *COORDINATES, arms=(arm,)) for arm in losses.SOME)
+    return tuple(
+        scatter("x", "y", f"{arm}: {title}", *COORDINATES, arms=(arm,), where=where, split="digit")
+        for arm in losses.SOME
+    )
 
 
-_DEVIATIONS = (
-    *losses.DEVIATIONS,
-    "The paper does not give its settings of t-SNE: here those of scikit-learn, with perplexity 30.",
-)
+TSNE = "The paper does not give its settings of t-SNE: here those of scikit-learn, with perplexity 30."
 
-O5 = Study(
+O5 = losses.study(
     **named("O5", "odn, Fig. 3 and 4", "The last hidden layer, seen by t-SNE"),
     question="Do classes lie more compactly in the last hidden layer of ODN's network than in that of the others?",
-    arms=losses.arms(),
     axes={"set": SETS},
     claims=tuple(claim for key in _REPORTED for claim in _most_compact(*key)),
     figures=tuple(
@@ -93,28 +86,28 @@ O5 = Study(
         for figure in _figures(name, part, number)
     ),
     scales=_scales(seeds=1, shown=300),
-    deviations=(*_DEVIATIONS, "The pictures show the first 300 points of seed 0; the claims are of all points."),
+    deviations=(
+        TSNE,
+        "The pictures show the first 300 points of seed 0; the claims are of all points.",
+    ),
 )
 
-TITLE = "Variance between classes over variance within them"
-O6 = Study(
+TITLE = "Variance between classes over variance within them, {} images (odn, Tables 2 and 3)"
+O6 = losses.study(
     **named("O6", "odn, Tables 2 and 3", "Variance between and within classes"),
     question="How large is the variance between classes over that within them, in the plane of t-SNE?",
-    arms=losses.arms(),
     axes={"set": SETS},
     claims=(
         *(claim for key in _REPORTED for claim in _numbers(*key)),
         *(claim for key in _REPORTED for claim in _most_compact(*key)),
     ),
     figures=tuple(
-        bars(
-            "set", f"between/within {part}", f"{TITLE}, {part} images (odn, Tables 2 and 3)", "data", "between / within"
-        )
+        bars("set", f"between/within {part}", TITLE.format(part), "data", "between / within")
         for part in ("train", "test")
     ),
     scales=_scales(seeds=3, shown=0),
     deviations=(
-        *_DEVIATIONS,
+        TSNE,
         "Read with the errata: the rows of Tables 2 and 3 are swapped, and the ratio is between over within.",
     ),
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from widemargin.studies.schema import Arm, Search
+from typing import Any
+
+from widemargin.studies.claims import Claim, order
+from widemargin.studies.schema import Arm, Search, Study
 from widemargin.studies.settings import Settings, sgd
 
 ODN = "ODN"
@@ -40,6 +43,16 @@ def arms() -> tuple[Arm, ...]:
         _arm("ours ODN", {**band, **free}, 0.1, {"loss.r": (2.0, 1.2, 4.0), **larger}, ours=True),
         _arm("ours hinge", {**hinge, **free}, 0.1, {"loss.gamma": (1.0, 2.0), **larger}, ours=True),
     )
+
+
+def above_each(text: str, **options: Any) -> tuple[Claim, ...]:
+    """ODN above each of the others, whose name replaces the braces in `text`."""
+    return tuple(order(text.format(other), ODN, other, **options) for other in OTHERS)
+
+
+def study(*, deviations: tuple[str, ...] = (), **more: Any) -> Study:
+    """A study of these losses; `more` are arguments of `Study`."""
+    return Study(arms=arms(), deviations=(*DEVIATIONS, *deviations), **more)
 
 
 DEVIATIONS = (

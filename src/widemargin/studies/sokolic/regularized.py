@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from widemargin.studies.claims import gap, order, value
-from widemargin.studies.schema import Arm, Claim, Figure, Search, Study, accuracy, axis, effort, named, scales
+from widemargin.studies.claims import Claim, gap, order, value
+from widemargin.studies.schema import Arm, Figure, Search, Study, accuracy, axis, effort, named, scales
 from widemargin.studies.settings import Settings, sgd
 
 LOSSES: dict[str, Settings] = {"hinge": {"name": "hinge"}, "CCE": {"name": "cross-entropy"}}
