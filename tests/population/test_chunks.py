@@ -58,8 +58,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, times: dict[Any, float]) -> list[tupl
     [
         ({1: 4.0, 4: 3.0, 16: 2.0, 64: 1.0}, 64, [1, 4, 16, 64]),
         ({1: 4.0, 4: 2.0, 16: 5.0, 64: 1.0}, 4, [1, 4, 16]),  # clearly worse: no further
-        ({1: 4.0, 4: 3.0, 16: 5.0, 64: 1.0}, 4, [1, 4, 16, 1, 4]),  # little gain: both once more
-        ({1: 4.0, 4: 3.95, 16: 6.0}, 1, [1, 4, 16, 1, 4]),  # so little that it may be none
+        ({1: 4.0, 4: 3.95, 16: 6.1}, 1, [1, 4, 16]),  # so little gain that it may be none
         ({1: 4.0, 4: 3.0, 16: 3.1, 64: 1.0}, 64, [1, 4, 16, 64]),
         ({1: 1.0, 4: 1.05, 16: 1.6, 64: 0.5}, 1, [1, 4, 16]),
     ],
@@ -75,15 +74,6 @@ def test_the_fastest_is_chosen_and_remembered(
     assert len(seen) == len(asked)
     choose(plan(62), size=None, convolutions=None)
     assert len(seen) > len(asked)
-
-
-def test_a_lucky_measurement_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([4.0, 3.0, 9.0, 4.0, 4.9])
-    monkeypatch.setattr(chunks, "seconds", lambda *_: next(times))
-    assert choose(plan(), size=None, convolutions=None).size == 1
-    times = iter([4.0, 3.0, 9.0, 4.0, 4.7])
-    assert choose(plan(62), size=None, convolutions=None).size == 4
-    assert next(times, None) is None
 
 
 def test_the_faster_form_of_convolutions_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from widemargin.population.conv_matmul import convolve
-from widemargin.population.vmap_lowering import on_stacked
+from widemargin.population.layers import on_stacked
 
 
 @pytest.mark.parametrize("stride", [(1, 1), (2, 1), (3, 2)])

@@ -1,11 +1,22 @@
-"""Layers of a population: which ones it refuses, and that networks are left as they were."""
+"""Layers of a population: each is that of every network alone; which ones it refuses, and what is left as it was."""
 
 from __future__ import annotations
 
-import pytest
-from torch import nn
+import copy
 
-from widemargin.population.layers import Dropout, check_layers, stacked_layers, with_own_dropout
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from widemargin.population.layers import (
+    Dropout,
+    check_layers,
+    normalise,
+    stacked_layers,
+    transform,
+    with_own_dropout,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +41,7 @@ def test_all_other_layers_pass() -> None:
 def test_forwards_are_replaced_inside_the_block_alone() -> None:
     network = nn.Sequential(nn.Linear(3, 3), nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.GroupNorm(1, 2), nn.ReLU())
     for convolutions, replaced in (("grouped", "03"), ("matmul", "013"), ("fused", "0123")):
-        with stacked_layers(network, convolutions):  # type: ignore[arg-type]
+        with stacked_layers(network, convolutions):
             assert "".join(name for name, m in network.named_children() if "forward" in vars(m)) == replaced
         assert not any("forward" in vars(module) for module in network)
 
@@ -41,3 +52,91 @@ def test_dropout_layers_are_replaced_and_numbered() -> None:
     assert [(one.p, one.dims, one.number) for one in own] == [(0.5, 0, 0), (0.2, 2, 1)]
     assert isinstance(network[0], Dropout)
     assert isinstance(network[2], nn.Dropout)
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_every_network_has_its_own_layer(with_bias: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(3, 2, 5, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(3, 2, dtype=torch.float64, requires_grad=True) if with_bias else None
+    out = transform(x, weight, bias)
+    for k in range(3):
+        expected = nn.functional.linear(x[k], weight[k], None if bias is None else bias[k])
+        assert torch.allclose(out[k], expected, rtol=1e-12)
+    (gradient,) = torch.autograd.grad(out.square().sum(), weight)
+    assert gradient.is_contiguous()
+    if bias is not None:
+        assert torch.autograd.gradgradcheck(transform, (x, weight, bias))
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 6, 5)])
+def test_inside_vmap_alone(shape: tuple[int, ...]) -> None:
+    layer = nn.Linear(5, 2)
+    x = torch.randn(3, *shape)
+    weights = torch.randn(3, 2, 5)
+
+    def of(weight: Tensor, x: Tensor) -> Tensor:
+        out: Tensor = torch.func.functional_call(layer, {"weight": weight}, (x,))
+        return out
+
+    with stacked_layers(layer):
+        found = torch.vmap(of)(weights, x)
+    assert torch.allclose(found, torch.stack([of(weights[k], x[k]) for k in range(3)]), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 3, 2)])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_statistics_of_its_own(shape: tuple[int, ...], affine: bool, remembers: bool, training: bool) -> None:
+    torch.manual_seed(0)
+    kind = nn.BatchNorm1d if len(shape) == 2 else nn.BatchNorm2d
+    layer = kind(4, affine=affine, track_running_stats=remembers, momentum=0.3).double().train(training)
+    layers = [copy.deepcopy(layer) for _ in range(3)]
+    names = [name for name, _ in (*layer.named_parameters(), *layer.named_buffers())]
+    for one in layers:
+        for name in names:
+            value = one.state_dict()[name]
+            value.copy_(torch.rand(value.shape) + 0.5 if value.is_floating_point() else torch.tensor(7))
+    stacked = {name: torch.stack([one.state_dict()[name] for one in layers]) for name in names}
+    x = torch.randn(3, *shape, dtype=torch.float64) * 3 + 1
+    expected = torch.stack([one(part) for one, part in zip(layers, x)]).detach()
+
+    def forward(tensors: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        for name, value in tensors.items():
+            (layer._parameters if name in layer._parameters else layer._buffers)[name] = value  # type: ignore[assignment]
+        out: torch.Tensor = layer(x)
+        return out
+
+    with stacked_layers(layer):
+        found = vmap(forward)(stacked, x)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for name in names:
+        torch.testing.assert_close(stacked[name], torch.stack([one.state_dict()[name] for one in layers]))
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 3, 2)])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_groups(shape: tuple[int, ...], affine: bool, channels_last: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.GroupNorm(2, 4, affine=affine).double()
+    tensors = {name: torch.rand(3, *p.shape, dtype=torch.float64) + 0.5 for name, p in layer.named_parameters()}
+    x = torch.randn(3, *shape, dtype=torch.float64) * 3 + 1
+    if channels_last and len(shape) == 4:
+        x = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    with stacked_layers(layer):
+        found = vmap(lambda own, one: torch.func.functional_call(layer, own, (one,)))(tensors, x)
+    expected = [torch.func.functional_call(layer, {n: p[k] for n, p in tensors.items()}, (x[k],)) for k in range(3)]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-12, atol=1e-12)
+
+
+def test_outside_of_the_block_layers_are_as_they_were() -> None:
+    layer = nn.BatchNorm1d(2)
+    with stacked_layers(layer):
+        assert "forward" in vars(layer)
+    assert "forward" not in vars(layer)
+    x = torch.randn(1, 6, 2)
+    out = normalise(x, None, None, None, None, by_batch=True, momentum=0.1, eps=1e-5)
+    torch.testing.assert_close(out[0], layer(x[0]).detach())

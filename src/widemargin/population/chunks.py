@@ -10,10 +10,10 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,7 @@ _TIMED = 3  # steps of a measurement, and one before them; of quick steps more
 _remembered: dict[tuple[object, ...], Chunk] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A number of networks at once, and the form of their convolutions."""
 
     size: int
@@ -41,13 +40,15 @@ def choose(plan: PopulationConfig, *, size: int | None, convolutions: Convolutio
     """The fastest chunk for `plan`, with its size or its convolutions as asked for, where they are."""
     forms = known_forms(plan.networks[0], plan.device) if convolutions is None else (convolutions,)
     if size is not None and (len(forms) == 1 or size == 1):
-        return Chunk(size=min(size, len(plan)), convolutions=forms[0])
+        return Chunk(min(size, len(plan)), forms[0])
     key = _key(plan, size, forms)
     if key not in _remembered:
         most = min(len(plan), most_in_memory(plan) if size is None else size)
-        measured = _measured(plan, most, forms, fixed=size is not None)
-        if measured is None:
-            return _guess(plan, most, forms, fixed=size is not None)
+        sizes = [most] if size is not None else [*(4**k for k in range(most.bit_length()) if 4**k < most), most]
+        measured = _measured(plan, sizes, forms)
+        if measured is None:  # the training is too short for timing
+            on_gpu = plan.device.type == "cuda"
+            return Chunk(most if size is not None or on_gpu else min(most, 16), forms[-1] if on_gpu else forms[0])
         _remembered[key] = measured
     return _remembered[key]
 
@@ -79,16 +80,16 @@ def most_in_memory(plan: PopulationConfig) -> int:
 
 
 def available(device: torch.device) -> float:
-    """Bytes of free memory on `device`; infinity where it is unknown."""
+    """Bytes of free memory on `device`; 8 GiB where it is unknown."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return float(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):  # not a Linux
+    except (OSError, StopIteration):  # not Linux
         names = getattr(os, "sysconf_names", {})
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 if "SC_PHYS_PAGES" in names else math.inf
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 if "SC_PHYS_PAGES" in names else 2.0**33
 
 
 def seconds(plan: PopulationConfig, size: int, form: Convolutions) -> float:
@@ -107,58 +108,26 @@ def seconds(plan: PopulationConfig, size: int, form: Convolutions) -> float:
     return sum(times[1:]) / (len(times) - 1) / size
 
 
-def _measured(plan: PopulationConfig, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk | None:
-    """The fastest of the sizes up to `most` (or of the forms alone), or None where the training is too short for it."""
+def _measured(plan: PopulationConfig, sizes: Sequence[int], forms: tuple[Convolutions, ...]) -> Chunk | None:
+    """The fastest of the sizes and forms, or None where the training is too short to time any."""
     allowed = _PART_FOR_MEASURING * len(plan) * plan.steps / (1 + _TIMED)  # network-steps, as slow as one by one
-    best: tuple[float, Chunk] | None = None
-    alone: tuple[float, Chunk] | None = None
-    for size in [most] if fixed else list(_sizes(most)):
+    best: Chunk | None = None
+    best_time = math.inf
+    for size in sizes:
         tried = forms if size > 1 else forms[:1]  # one network has one form
         allowed -= size * len(tried)
         if allowed < 0:
             break
-        times: list[tuple[float, Chunk]] = []
+        times: dict[Convolutions, float] = {}
         for form in tried:
-            try:
-                times.append((seconds(plan, size, form), Chunk(size=size, convolutions=form)))
-            except torch.OutOfMemoryError:
-                continue
-        if not times:
+            with suppress(torch.OutOfMemoryError):
+                times[form] = seconds(plan, size, form)
+        fastest = min(times, key=times.__getitem__, default=None)
+        if fastest is None or times[fastest] > 1.5 * best_time:  # less may be noise
             break
-        fastest = min(times, key=lambda pair: pair[0])
-        if best is not None and fastest[0] > 1.5 * best[0]:  # less may be noise
-            break
-        best = fastest if best is None or fastest[0] < best[0] else best
-        alone = alone or (fastest if size == 1 else None)
-    if best is None:
-        return None
-    if alone is not None and best[0] < alone[0] < 1.5 * best[0] and allowed >= 2 * (best[1].size + 1):
-        return _duel(plan, alone, best)
-    return best[1]
-
-
-def _duel(plan: PopulationConfig, alone: tuple[float, Chunk], together: tuple[float, Chunk]) -> Chunk:
-    """A small gain may be noise: time both again, and choose the chunk only if it is faster again."""
-    try:
-        times = [before + seconds(plan, chunk.size, chunk.convolutions) for before, chunk in (alone, together)]
-    except torch.OutOfMemoryError:
-        return alone[1]
-    return together[1] if times[1] < 0.97 * times[0] else alone[1]
-
-
-def _guess(plan: PopulationConfig, most: int, forms: tuple[Convolutions, ...], *, fixed: bool) -> Chunk:
-    """The chunk of a training that is too short for timing."""
-    on_gpu = plan.device.type == "cuda"
-    size = most if fixed or on_gpu else min(most, 16)
-    return Chunk(size=size, convolutions=forms[-1] if on_gpu else forms[0])
-
-
-def _sizes(most: int) -> Iterator[int]:
-    size = 1
-    while size < most:
-        yield size
-        size *= 4
-    yield most
+        if times[fastest] < 0.97 * best_time:
+            best, best_time = Chunk(size, fastest), times[fastest]
+    return best
 
 
 def _key(plan: PopulationConfig, size: int | None, forms: tuple[Convolutions, ...]) -> tuple[object, ...]:

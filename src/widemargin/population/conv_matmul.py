@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from widemargin import layers
 from widemargin._cuda import has_triton
-from widemargin.population.vmap_lowering import on_stacked
+from widemargin.population.layers import on_stacked
 
 Convolutions: TypeAlias = Literal["grouped", "matmul", "fused"]
 CONVOLUTIONS: tuple[Convolutions, ...] = ("grouped", "matmul", "fused")

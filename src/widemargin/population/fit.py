@@ -113,9 +113,9 @@ def fit(
     check_alike(networks)
     count = len(networks)
     check_count("steps", steps)
-    for name, number in {"batch_size": batch_size, "chunk": chunk}.items():
-        if number is not None:
-            check_count(name, number)
+    for name, least_one in {"batch_size": batch_size, "chunk": chunk}.items():
+        if least_one is not None:
+            check_count(name, least_one)
     for name, limit in {"until": until, "gradient_clip": gradient_clip}.items():
         if limit is not None:
             check_number(name, limit, above=0.0)
@@ -127,12 +127,19 @@ def fit(
         raise ValueError(f"convolutions is 'fused', but {why_not_fused(where)}")
     if cuda_graph and graphs.why_not(where) is not None:
         raise ValueError(f"cuda_graph is True, but {graphs.why_not(where)}")
+    losses, optimizers = _each("loss", loss, count), _each("optimizer", optimizer, count)
+    for number in range(count):
+        check_callable("loss", losses[number], "losses.CrossEntropy()")
+        check_callable("optimizer", optimizers[number], "training.SGD(lr=0.1)")
+    each_seed: list[int] = _each("seeds", list(range(count) if seeds is None else seeds), count)
+    for seed in each_seed:
+        check_seed(seed)
     plan = PopulationConfig(
         networks=networks,
         data=samples_of(data, count, where, weight.dtype),
-        losses=_each("loss", loss, count),
-        optimizers=stackable(_each("optimizer", optimizer, count)),
-        seeds=_seeds(seeds, count),
+        losses=losses,
+        optimizers=stackable(optimizers),
+        seeds=each_seed,
         regularizers=tuple(regularizers),
         steps=steps,
         batch_size=batch_size,
@@ -181,15 +188,4 @@ def _each(name: str, value: T | Sequence[T], count: int) -> list[T]:
     values: list[T] = list(value) if isinstance(value, (list, tuple)) else [value] * count  # type: ignore[list-item]
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} entries, but there are {count} networks, expected one for each")
-    for one in values:
-        check_callable(name, one, "losses.CrossEntropy()" if name == "loss" else "training.SGD(lr=0.1)")
-    return values
-
-
-def _seeds(seeds: Sequence[int] | None, count: int) -> list[int]:
-    values = list(range(count)) if seeds is None else list(seeds)
-    if len(values) != count:
-        raise ValueError(f"seeds has {len(values)} entries, but there are {count} networks, expected one for each")
-    for seed in values:
-        check_seed(seed)
     return values

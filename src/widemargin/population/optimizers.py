@@ -13,6 +13,7 @@ from torch import Tensor
 
 from widemargin.optim.nero import Nero, advance_
 from widemargin.optim.projections import to_centred_unit_rows
+from widemargin.training import optimizers
 from widemargin.training.optimizers import SGD, AdamW, MakesOptimizer, NeroOptimizer, RMSprop
 
 Value: TypeAlias = SGD | AdamW | RMSprop | NeroOptimizer
@@ -72,7 +73,7 @@ class _StackedSGD(StackedOptimizer):
                 state["buffer"] = gradient.clone()
             buffer = state["buffer"]
             gradient = gradient.add(buffer, alpha=self.value.momentum) if self.value.nesterov else buffer
-        _subtract(parameter, gradient, rate)
+        optimizers.subtract_(parameter, gradient, rate)
 
 
 class _StackedAdamW(StackedOptimizer):
@@ -85,24 +86,12 @@ class _StackedAdamW(StackedOptimizer):
         state["first"].lerp_(gradient, 1 - first)
         state["second"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
         size = (state["second"].sqrt() / (1 - second**self.number) ** 0.5).add_(self.value.eps)
-        _subtract_quotient(parameter, state["first"], size, rate / (1 - first**self.number))
+        optimizers.subtract_quotient_(parameter, state["first"], size, rate / (1 - first**self.number))
 
 
 class _StackedRMSprop(StackedOptimizer):
     def move(self, parameter: Tensor, gradient: Tensor, rate: float | Tensor, state: dict[str, Tensor]) -> None:
-        if not state:
-            state["square"] = torch.zeros_like(parameter)
-            if self.value.momentum:
-                state["buffer"] = torch.zeros_like(parameter)
-        if self.value.weight_decay:
-            gradient = gradient.add(parameter, alpha=self.value.weight_decay)
-        state["square"].mul_(self.value.alpha).addcmul_(gradient, gradient, value=1 - self.value.alpha)
-        square, eps = state["square"], self.value.eps
-        size = square.add(eps).sqrt_() if self.value.eps_inside_sqrt else square.sqrt().add_(eps)
-        if self.value.momentum:
-            _subtract(parameter, state["buffer"].mul_(self.value.momentum).addcdiv_(gradient, size), rate)
-        else:
-            _subtract_quotient(parameter, gradient, size, rate)
+        optimizers.rmsprop_(parameter, gradient, state, **{**vars(self.value), "lr": rate})
 
 
 class _StackedNero(StackedOptimizer):
@@ -138,20 +127,6 @@ class _StackedNero(StackedOptimizer):
         )
 
 
-def _subtract(parameter: Tensor, gradient: Tensor, rate: float | Tensor) -> None:
-    if isinstance(rate, Tensor):
-        parameter.addcmul_(gradient, rate, value=-1)
-    else:
-        parameter.add_(gradient, alpha=-rate)
-
-
-def _subtract_quotient(parameter: Tensor, above: Tensor, below: Tensor, rate: float | Tensor) -> None:
-    if isinstance(rate, Tensor):
-        parameter.addcmul_(above / below, rate, value=-1)
-    else:
-        parameter.addcdiv_(above, below, value=-rate)
-
-
 def _is_constrained(parameter: Tensor) -> bool:
     return parameter.ndim > 2 and parameter[0, 0].numel() > 1
 
@@ -177,9 +152,9 @@ _SAME = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_d
 """Settings of torch's optimizers that do not change their steps, or that are known from their class."""
 
 
-def stackable(optimizers: Sequence[MakesOptimizer]) -> list[Value]:
-    """Values of `optimizers`, one a network, of one kind that a population knows, which differ in `lr` alone."""
-    values = [_value(optimizer) for optimizer in optimizers]
+def stackable(given: Sequence[MakesOptimizer]) -> list[Value]:
+    """Values of the `given` optimizers, one a network, of one kind that a population knows; they differ in `lr` alone."""
+    values = [_value(optimizer) for optimizer in given]
     for value in values:
         if dataclasses.replace(value, lr=1.0) != dataclasses.replace(values[0], lr=1.0):
             raise ValueError(f"optimizer has {values[0]!r} and {value!r}, expected to differ in lr alone")

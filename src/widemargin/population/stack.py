@@ -15,8 +15,7 @@ from widemargin import places
 from widemargin.modules import evaluating, mixing_modules, scores_of
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
-from widemargin.population.layers import check_layers, stacked_layers, with_own_dropout
-from widemargin.population.norm_layers import freeze
+from widemargin.population.layers import check_layers, freeze, stacked_layers, with_own_dropout
 from widemargin.regularizers.classifier import watch_classifier
 
 Tensors: TypeAlias = dict[str, Any]
