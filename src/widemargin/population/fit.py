@@ -127,19 +127,15 @@ def fit(
         raise ValueError(f"convolutions is 'fused', but {why_not_fused(where)}")
     if cuda_graph and graphs.why_not(where) is not None:
         raise ValueError(f"cuda_graph is True, but {graphs.why_not(where)}")
-    losses, optimizers = _each("loss", loss, count), _each("optimizer", optimizer, count)
-    for number in range(count):
-        check_callable("loss", losses[number], "losses.CrossEntropy()")
-        check_callable("optimizer", optimizers[number], "training.SGD(lr=0.1)")
-    each_seed: list[int] = _each("seeds", list(range(count) if seeds is None else seeds), count)
-    for seed in each_seed:
+    seeds = list(range(count) if seeds is None else seeds)
+    for seed in seeds:
         check_seed(seed)
     plan = PopulationConfig(
         networks=networks,
         data=samples_of(data, count, where, weight.dtype),
-        losses=losses,
-        optimizers=stackable(optimizers),
-        seeds=each_seed,
+        losses=_each("loss", loss, count, "losses.CrossEntropy()"),
+        optimizers=stackable(_each("optimizer", optimizer, count, "training.SGD(lr=0.1)")),
+        seeds=_each("seeds", seeds, count),
         regularizers=tuple(regularizers),
         steps=steps,
         batch_size=batch_size,
@@ -184,8 +180,10 @@ def _train(plan: PopulationConfig, chunk: Chunk, bars: ProgressBars) -> Populati
     )
 
 
-def _each(name: str, value: T | Sequence[T], count: int) -> list[T]:
+def _each(name: str, value: T | Sequence[T], count: int, example: str = "") -> list[T]:
     values: list[T] = list(value) if isinstance(value, (list, tuple)) else [value] * count  # type: ignore[list-item]
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} entries, but there are {count} networks, expected one for each")
+    for one in values if example else ():
+        check_callable(name, one, example)
     return values

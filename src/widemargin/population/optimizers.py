@@ -153,7 +153,7 @@ _SAME = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_d
 
 
 def stackable(given: Sequence[MakesOptimizer]) -> list[Value]:
-    """Values of the `given` optimizers, one a network, of one kind that a population knows; they differ in `lr` alone."""
+    """Values of the `given` optimizers, of one kind that a population knows, which differ in `lr` alone."""
     values = [_value(optimizer) for optimizer in given]
     for value in values:
         if dataclasses.replace(value, lr=1.0) != dataclasses.replace(values[0], lr=1.0):
