@@ -49,7 +49,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "population/objective.py": "population/test_fit.py",
     "population/optimizers.py": "population/test_fit.py",
     "population/stack.py": "population/test_fit.py",
-    "regularizers/classifier.py": "regularizers/test_weights.py",
     "report/alt.py": "report/test_figures.py",
     "report/html.py": "report/test_page.py",
     "report/layers.py": "report/test_figures.py",

@@ -36,11 +36,7 @@ if TYPE_CHECKING:
     from widemargin.training.fit import fit
 
 # No module of the package may have one of these names: importing it would put the module in the function's place.
-_NAMES = {
-    "bracket": "widemargin.certify.bracket",
-    "fit": "widemargin.training.fit",
-    "measure": "widemargin.margins.measurement",
-}
+_NAMES = {"bracket": "certify.bracket", "fit": "training.fit", "measure": "margins.measurement"}
 
 __all__ = [
     "__version__",
@@ -68,11 +64,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    if name in __all__:
-        return importlib.import_module(f"widemargin.{name}")
-    raise AttributeError(f"module 'widemargin' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'widemargin' has no attribute {name!r}")
+    module = importlib.import_module(f"widemargin.{_NAMES.get(name, name)}")
+    return getattr(module, name) if name in _NAMES else module
 
 
 def __dir__() -> list[str]:

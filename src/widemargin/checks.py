@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import operator
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.types import is_binary
+
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:
@@ -46,20 +49,14 @@ def check_number(
     most: float | None = None,
 ) -> None:
     """Raise unless `value` is a finite real number within the given limits (`above` and `below` exclude the limit)."""
-    limits = [(">", above), (">=", least), ("<", below), ("<=", most)]
-    words = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
+    bounds = {">": above, ">=": least, "<": below, "<=": most}
+    limits = {sign: limit for sign, limit in bounds.items() if limit is not None}
+    words = " and ".join(f"{sign} {limit:g}" for sign, limit in limits.items())
     expected = f"expected a finite number {words}".rstrip()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r}, {expected}")
     number = float(value)
-    inside = (
-        math.isfinite(number)
-        and (above is None or number > above)
-        and (least is None or number >= least)
-        and (below is None or number < below)
-        and (most is None or number <= most)
-    )
-    if not inside:
+    if not math.isfinite(number) or not all(_COMPARE[sign](number, limit) for sign, limit in limits.items()):
         raise ValueError(f"{name} is {value}, {expected}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -101,10 +101,7 @@ def uncounted(network: nn.Module) -> Iterator[None]:
 @contextmanager
 def uncompiled(model: nn.Module) -> Iterator[None]:
     """Run `model` uncompiled inside the `with` block: hooks inside a compiled network are skipped without a word."""
-    if is_compiled(model):
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    else:
+    with torch.compiler.set_stance("force_eager") if is_compiled(model) else nullcontext():
         yield
 
 

@@ -66,6 +66,10 @@ class At(_ZeroTensors):
             raise ValueError(f"at has {name!r}, which no forward pass has reached yet: run the network inside `watch`")
         return zero
 
+    def unreached(self) -> list[str]:
+        """The places that no forward pass has reached yet."""
+        return [name for name, zero in self._zeros.items() if zero is None]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._zeros)
 

@@ -31,6 +31,9 @@ Mask: TypeAlias = Bool[Tensor, " batch"]
 AutogradContext: TypeAlias = Any
 """`ctx` of a `torch.autograd.Function`: torch does not declare the attributes that are set on it."""
 
+Node: TypeAlias = Any
+"""A node of autograd: torch does not declare the tensors that it saved."""
+
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
 """Positional and keyword arguments of any function."""

@@ -7,11 +7,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
 from torch.func import vmap
+
+from widemargin.types import Node
+
+Edges: TypeAlias = tuple[tuple[Node | None, int], ...]
 
 AT_ONCE = {"cpu": 2**20, "cuda": 2**28}
 """Largest size of the batched gradient at the largest activation, in numbers.
@@ -65,26 +69,42 @@ class BatchedVjp:
 
 def batched_vjp(outputs: Tensor, inputs: Sequence[Tensor], *, second_order: bool) -> BatchedVjp:
     """The batched backward passes from `outputs` `[batch, k]` to `inputs`, sized by the largest activation."""
-    leaves = {id(one) for one in inputs}
-    largest, nodes = 1, set[str]()
-    reaches: dict[Node | None, bool] = {None: False}  # whether the gradient at an input passes a node
-    stack = [outputs.grad_fn]
-    while stack:
-        node = stack[-1]
-        if node is None or node in reaches:
-            stack.pop()
-            continue
-        parents = [parent for parent, _ in node.next_functions]
-        if unvisited := [parent for parent in parents if parent not in reaches]:
-            stack += unvisited
-            continue
-        reaches[node] = any(reaches[parent] for parent in parents) or id(getattr(node, "variable", None)) in leaves
-        if reaches[node]:  # nodes of weights alone do not grow with the number of columns
-            largest = max(largest, *(math.prod(metadata.shape) for metadata in node._input_metadata))
-            nodes.add(node.name())
+    assert outputs.grad_fn is not None
+    nodes = active_nodes(nodes_behind(outputs.grad_fn), inputs)  # those of weights alone do not grow with the columns
+    largest = max([1, *(math.prod(metadata.shape) for node in nodes for metadata in node._input_metadata)])
     most = AT_ONCE.get(outputs.device.type, AT_ONCE["cpu"]) // largest
+    names = frozenset(node.name() for node in nodes)
     columns = max(1, min(outputs.shape[1], most))
-    return BatchedVjp(inputs=inputs, second_order=second_order, columns=columns, nodes=frozenset(nodes))
+    return BatchedVjp(inputs=inputs, second_order=second_order, columns=columns, nodes=names)
+
+
+def nodes_behind(root: Node) -> dict[Node, Edges]:
+    """Every node behind `root` with its edges, each before the nodes that it passes gradients to."""
+    finished: list[tuple[Node, Edges]] = []
+    seen = {root}
+    stack = [(root, edges := root.next_functions, iter(edges))]
+    while stack:
+        node, edges, rest = stack[-1]
+        for before, _ in rest:
+            if before is not None and before not in seen:
+                seen.add(before)
+                after = before.next_functions
+                stack.append((before, after, iter(after)))
+                break
+        else:
+            finished.append((node, edges))
+            stack.pop()
+    return dict(reversed(finished))
+
+
+def active_nodes(nodes: dict[Node, Edges], leaves: Sequence[Tensor]) -> set[Node]:
+    """Those of `nodes`, in the order of `nodes_behind`, that the gradient at one of `leaves` passes."""
+    ends = {id(leaf) for leaf in leaves}
+    active: set[Node] = set()
+    for node, edges in reversed(nodes.items()):
+        if any(before in active for before, _ in edges) or id(getattr(node, "variable", None)) in ends:
+            active.add(node)
+    return active
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -52,15 +53,6 @@ class Adversarial(Wrapper):
 
     def examples(self, model: nn.Module, x: Inputs, y: Labels, *, seed: Seed | None = None) -> Inputs:
         """The x̂ that the loss is taken at; `seed` replaces torch's global generator."""
-        return pgd(
-            model,
-            x,
-            y,
-            self.epsilon,
-            step=self.step,
-            steps=self.steps,
-            p=self.p,
-            random_start=self.random_start,
-            seed=global_generator(x.device) if seed is None else seed,
-            bounds=self.bounds,
-        )
+        attack = partial(pgd, step=self.step, steps=self.steps, p=self.p, random_start=self.random_start)
+        seed = global_generator(x.device) if seed is None else seed
+        return attack(model, x, y, self.epsilon, seed=seed, bounds=self.bounds)

@@ -15,7 +15,8 @@ from widemargin import norms
 from widemargin._io.optional import import_optional
 from widemargin.attacks.hyperplane_step import shortest_step
 from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds
-from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels
+from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels, without_value_checks
+from widemargin.margins.output import output
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
@@ -247,11 +248,9 @@ def _fast_minimum_norm(foolbox: ModuleType, problem: _Problem) -> Tensor:
 
 
 def _gap(scores: Tensor, y: Tensor) -> Tensor:
-    """f_y minus the largest other score, or y·f."""
-    if is_binary(scores):
-        return scores.reshape(-1) * y.to(scores.dtype)
-    label = y[:, None].long()
-    return scores.gather(1, label)[:, 0] - scores.scatter(1, label, -torch.inf).amax(dim=1)
+    """The output margins, in the dtype of the scores."""
+    with without_value_checks():
+        return output(scores, y).to(scores.dtype)
 
 
 def _expand(values: Tensor, like: Tensor) -> Tensor:

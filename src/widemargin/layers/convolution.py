@@ -9,7 +9,8 @@ from torch.nn.grad import conv1d_input, conv2d_input, conv3d_input
 from widemargin import norms
 from widemargin.layers import linear
 from widemargin.layers.forms import Affine, double, per_channel, zeros_like
-from widemargin.layers.registry import Node, WeightGradient, WeightGradients, register
+from widemargin.layers.registry import WeightGradient, WeightGradients, register
+from widemargin.types import Node
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _INPUT_GRADIENTS = {3: conv1d_input, 4: conv2d_input, 5: conv3d_input}

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from widemargin import norms
 from widemargin.layers.forms import Affine, double, zeros_like
-from widemargin.layers.registry import Node, WeightGradient, WeightGradients, register
+from widemargin.layers.registry import WeightGradient, WeightGradients, register
+from widemargin.types import Node
 
 register("operator_norm", nn.Linear)(norms.spectral_of_layer)
 

@@ -19,8 +19,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from widemargin._autograd import norm_jvp
 from widemargin._cuda import has_triton
 from widemargin.layers.forms import Affine, double, per_channel, zeros_like
-from widemargin.layers.registry import Node, WeightGradient, WeightGradients, register
-from widemargin.types import HALF, wide
+from widemargin.layers.registry import WeightGradient, WeightGradients, register
+from widemargin.types import HALF, Node, wide
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)

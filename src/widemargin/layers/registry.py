@@ -12,8 +12,6 @@ from widemargin.layers.forms import Affine, Form, MaxPool, Slopes
 Rule: TypeAlias = Callable[..., Any]
 Key: TypeAlias = "type | Callable[..., object] | str"
 """A layer type, a function of torch, or the name of an autograd node."""
-Node: TypeAlias = Any
-"""A node of autograd; torch does not declare the tensors that it saved."""
 WeightGradients: TypeAlias = tuple[Tensor | None, ...]
 """The gradients of the inputs of a node, in their order."""
 WeightGradient: TypeAlias = Callable[[Tensor, Tensor], WeightGradients]

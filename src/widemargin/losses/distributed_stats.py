@@ -45,13 +45,6 @@ def gather(values: Tensor) -> Tensor:
     return torch.cat([part[: int(c)] for part, c in zip(parts, counts)])
 
 
-def gather_rows(values: Tensor) -> Tensor:
-    """`gather` of every row of `[rows, …]`."""
-    if processes() == 1:
-        return values.detach().flatten(1)
-    return torch.stack([gather(row) for row in values])
-
-
 class _SumOverProcesses(torch.autograd.Function):
     """Sum over processes. Its gradient is summed too, since the loss of every process depends on it."""
 

@@ -88,7 +88,9 @@ class _WithoutScale(torch.autograd.Function):
 
 def floored(slopes: Tensor) -> tuple[Tensor, Tensor]:
     """The denominators `[places, batch, others]` with their floors, and their harmonic mean H at each place."""
-    everyone = distributed_stats.gather_rows(slopes)
+    everyone = slopes.detach().flatten(1)
+    if distributed_stats.processes() > 1:
+        everyone = torch.stack([distributed_stats.gather(row) for row in everyone])
     floor = (FLOOR * everyone.median(dim=1).values).clamp_min(TINY)
     harmonic = everyone.clamp_min(floor[:, None]).reciprocal().mean(dim=1).reciprocal()
     return torch.maximum(slopes, floor[:, None, None]), harmonic

@@ -82,13 +82,9 @@ def relative_variance(probes: int) -> float:
 
 def draw(at: At, probes: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
     """Independent Gaussian directions `[probes, *shape of the place]` at every place, drawn on its device."""
+    dtypes = {name: torch.promote_types(zero.dtype, torch.float32) for name, zero in at.items()}
     return {
-        name: torch.randn(
-            (probes, *zero.shape),
-            generator=generator,
-            device=zero.device,
-            dtype=zero.dtype if zero.dtype == torch.float64 else torch.float32,
-        )
+        name: torch.randn(probes, *zero.shape, generator=generator, device=zero.device, dtype=dtypes[name])
         for name, zero in at.items()
     }
 

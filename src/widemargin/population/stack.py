@@ -16,7 +16,7 @@ from widemargin.modules import evaluating, mixing_modules, scores_of
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.layers import check_layers, freeze, stacked_layers, with_own_dropout
-from widemargin.regularizers.classifier import watch_classifier
+from widemargin.regularizers.weights import watch_classifier
 
 Tensors: TypeAlias = dict[str, Any]
 """Parameters or buffers of a module."""

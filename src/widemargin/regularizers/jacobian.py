@@ -17,7 +17,7 @@ from widemargin.checks import check_choice, check_count, check_number, check_sco
 from widemargin.margins.distance import check_rows, slopes_at
 from widemargin.modules import scores_of, uncounted
 from widemargin.places import At, BatchStatistics
-from widemargin.regularizers.classifier import watch_classifier
+from widemargin.regularizers.weights import watch_classifier
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 Form: TypeAlias = Literal["random", "sum", "pairwise", "pairwise-sum"]

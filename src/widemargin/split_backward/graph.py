@@ -20,8 +20,10 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from widemargin import layers
+from widemargin._autograd.batched_vjp import Edges, active_nodes, nodes_behind
 from widemargin.layers.convolution import has_channels_last
-from widemargin.layers.registry import Node, WeightGradient, WeightGradients
+from widemargin.layers.registry import WeightGradient, WeightGradients
+from widemargin.types import Node
 
 LEAF = "torch::autograd::AccumulateGrad"
 _IDENTITY = ("AliasBackward0", "torch::autograd::Identity")
@@ -29,7 +31,6 @@ _TRANSPARENT = ("ToCopyBackward0", "TBackward0", *_IDENTITY)
 _SAVES_NOTHING = ("AddBackward0", "SubBackward0", "CatBackward0")
 _WEIGHT_GRADIENTS, _SUMS = layers.lookup("weight_gradient"), layers.lookup("gradient_sums")
 
-Edges: TypeAlias = tuple[tuple[Node | None, int], ...]
 ParameterGradients: TypeAlias = Iterator[tuple[Tensor, Tensor]]
 """Pairs (parameter, gradient)."""
 
@@ -70,10 +71,10 @@ class ParameterUse:
 
     def kept_bytes(self) -> int:
         """The memory of the kept tensors."""
-        if self.keeps_sums:
-            arriving = self.node._input_metadata[self.outputs[0]]
-            return 2 * math.prod(arriving.shape[:2]) * max(4, arriving.dtype.itemsize)
-        return self._arriving_bytes()
+        if not self.keeps_sums:
+            return self._arriving_bytes()
+        arriving = self.node._input_metadata[self.outputs[0]]
+        return 2 * math.prod(arriving.shape[:2]) * max(4, arriving.dtype.itemsize)
 
     def work(self) -> int:
         """Multiply-adds of the gradient of its activations, times the bytes of a number: about the time of a GPU."""
@@ -186,13 +187,8 @@ class ForwardGraph:
 def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> ForwardGraph:
     """The graph behind `scores`, in which gradients at the places arrive at `zeros`."""
     assert scores.grad_fn is not None
-    nodes = _late_to_early(scores.grad_fn)
-    names = tuple(node.name() for node in nodes)
-    places = {id(zero) for zero in zeros}
-    active: set[Node] = set()
-    for (node, edges), name in zip(reversed(nodes.items()), reversed(names)):
-        if any(other in active for other, _ in edges) or (name == LEAF and id(_variable(node)) in places):
-            active.add(node)
+    nodes: dict[Node, Edges] = nodes_behind(scores.grad_fn)
+    active = active_nodes(nodes, zeros)
     outputs: dict[Node, set[int]] = {scores.grad_fn: {scores.output_nr}}
     entered: list[tuple[Node, tuple[int, ...], tuple[Tensor, ...]]] = []
     for node, edges in nodes.items():
@@ -213,53 +209,26 @@ def graph_of(scores: Tensor, zeros: Sequence[Tensor]) -> ForwardGraph:
             parameter_inputs=inputs,
             leaves=leaves,
             is_exclusive=all(counts[id(leaf)] == 1 for leaf in leaves),
-            keeps_sums=outputs[node] == {0} and _has_sums(node, inputs),
+            keeps_sums=outputs[node] == {0} and 0 not in inputs and _has_sums(node),
             is_channels_last=node.name() == "ConvolutionBackward0" and has_channels_last(node._saved_input),
         )
         for node, inputs, leaves in entered
     ]
     # A pass in forward mode (`forward_mode`) has identity nodes in between.
+    names = (node.name() for node in nodes)
     return ForwardGraph(uses=uses, names=tuple(name for name in names if name not in _IDENTITY))
 
 
-def _has_sums(node: Node, enters: tuple[int, ...]) -> bool:
+def _has_sums(node: Node) -> bool:
     """Whether the gradients of the parameters follow from per-sample sums, see `layers.normalization`."""
-    return node.name() in _SUMS and 0 not in enters and len(node._input_metadata[0].shape) > 2
-
-
-def _late_to_early(root: Node) -> dict[Node, Edges]:
-    """Every node behind `root` with its edges, each before the nodes that it passes gradients to."""
-    finished: list[tuple[Node, Edges]] = []
-    seen = {root}
-    stack = [(root, edges := root.next_functions, iter(edges))]
-    while stack:
-        node, edges, rest = stack[-1]
-        for before, _ in rest:
-            if before is not None and before not in seen:
-                seen.add(before)
-                after = before.next_functions
-                stack.append((before, after, iter(after)))
-                break
-        else:
-            finished.append((node, edges))
-            stack.pop()
-    return dict(reversed(finished))
+    return node.name() in _SUMS and len(node._input_metadata[0].shape) > 2
 
 
 def _leaves_below(nodes: Sequence[Node | None]) -> tuple[Tensor, ...]:
     """The leaves that gradients at these inactive nodes reach."""
-    leaves: dict[int, Tensor] = {}
-    stack = list(dict.fromkeys(node for node in nodes if node is not None))
-    seen = set(stack)
-    while stack:
-        node = stack.pop()
-        if node.name() == LEAF:
-            leaves[id(_variable(node))] = _variable(node)
-        for before, _ in node.next_functions:
-            if before is not None and before not in seen:
-                seen.add(before)
-                stack.append(before)
-    return tuple(leaves.values())
+    below = (inner for node in reversed(nodes) if node is not None for inner in nodes_behind(node))
+    leaves = [_variable(node) for node in below if node.name() == LEAF]
+    return tuple({id(leaf): leaf for leaf in leaves}.values())
 
 
 def _variable(leaf: Node) -> Tensor:
