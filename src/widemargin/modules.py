@@ -78,13 +78,20 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
     `model.train()` afterwards would not do: it would wake layers that the user had put to evaluation on purpose.
     """
-    training = [module for module in model.modules() if module.training]
-    model.eval()
+    with in_mode(model, training=False):
+        yield
+
+
+@contextmanager
+def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """Put `model` in training or evaluation mode inside the `with` block, then every module back in the mode it had."""
+    changed = [module for module in model.modules() if module.training != training]
+    model.train(training)
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        for module in changed:
+            module.training = not training
 
 
 @contextmanager

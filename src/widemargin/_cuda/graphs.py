@@ -23,6 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widemargin.checks import check_scores_and_labels
+
 WARM = 3
 """Steps that run before the capture, in which libraries choose their algorithms and workspaces."""
 
@@ -147,6 +149,11 @@ def side_stream(device: torch.device) -> Iterator[None]:
 def why_not(device: torch.device) -> str | None:
     """The reason why `device` has no CUDA graphs, or None."""
     return None if device.type == "cuda" else f"the networks are trained on {device}, and graphs need CUDA"
+
+
+def check_all_labels(scores: Tensor, labels: Tensor) -> None:
+    """Check all labels of a training once, since a CUDA graph checks none; `scores` are those of any batch."""
+    check_scores_and_labels(scores.new_zeros(()).expand(len(labels), *scores.shape[1:]), labels)
 
 
 def memory(device: torch.device) -> Pool:

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from widemargin._cuda import graphs
-from widemargin.checks import check_scores_and_labels
 from widemargin.data import Samples
 from widemargin.losses.protocol import Loss
 from widemargin.population import rng
@@ -153,7 +152,7 @@ class PopulationRun:
         """The losses of all networks on a batch, `[networks]`; their gradients are left in `.grad`."""
         batch = StackedBatch(*given) if given else self.table.batch(self.step)
         streams = rng.Streams(self.table.seeds, self.step, self.plan.device)
-        keys = [key + self.number.long() * 1_000_003 if self.stack.has_dropout else None for key in self.keys]
+        keys = [key + self.number.long() * 1_000_003 if self.stack.dropouts else None for key in self.keys]
         try:
             losses = self.objective.backward(self.stack, batch, keys, streams)
         except ValueError:  # losses refuse scores that are not finite: name the network
@@ -180,9 +179,7 @@ class PopulationRun:
         return self.no_cuda_graph is None and batch.x.shape[1] == size and is_long
 
     def _check_labels(self) -> None:
-        """Check all labels once, since a CUDA graph checks none."""
-        scores, labels = self.stack.last_scores, self.table.y.flatten()
-        check_scores_and_labels(scores.new_zeros(()).expand(len(labels), *scores.shape[1:]), labels)
+        graphs.check_all_labels(self.stack.last_scores, self.table.y.flatten())
 
     def _check_finite(self) -> None:
         """Raise if a CUDA graph has noted scores that are not finite."""

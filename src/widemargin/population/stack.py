@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,6 @@ from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.layers import check_layers, freeze, stacked_layers, with_own_dropout
 from widemargin.regularizers.weights import watch_classifier
-
-Tensors: TypeAlias = dict[str, Any]
-"""Parameters or buffers of a module."""
 
 
 class Stack:
@@ -35,7 +32,7 @@ class Stack:
         self.device, self.convolutions = device, convolutions
         # Passes use the structure of this network; its own weights are never used.
         self.base = copy.deepcopy(networks[0]).to(device).train()
-        self._dropouts = with_own_dropout(self.base)
+        self.dropouts = with_own_dropout(self.base)
         frozen = {name for name, p in networks[0].named_parameters() if not p.requires_grad}
         self.parameters = {
             name: _stacked([network.get_parameter(name) for network in networks], device).requires_grad_(
@@ -54,11 +51,6 @@ class Stack:
 
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether a layer drops activations."""
-        return bool(self._dropouts)
 
     def trained(self) -> dict[str, Tensor]:
         """The parameters that require gradients."""
@@ -147,7 +139,7 @@ class Stack:
         try:
             for tensors, attribute, name in self._owners:
                 tensors[attribute] = given[name]
-            for dropout in self._dropouts:
+            for dropout in self.dropouts:
                 dropout.start(key)
             yield
             for tensors, attribute, name in self._owners:
@@ -156,7 +148,7 @@ class Stack:
         finally:
             for tensors, attribute, tensor in own:
                 tensors[attribute] = tensor
-            for dropout in self._dropouts:
+            for dropout in self.dropouts:
                 dropout.start(None)
 
     def _like(self, x: Tensor, at: Sequence[str]) -> dict[str, Tensor]:
@@ -206,7 +198,7 @@ def _stacked(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.stack([tensor.detach().to(device) for tensor in tensors])
 
 
-def _owners(network: nn.Module) -> Iterator[tuple[Tensors, str, str]]:
+def _owners(network: nn.Module) -> Iterator[tuple[dict[str, Any], str, str]]:
     """(dictionary of the module, key, name) of each parameter and buffer; several for a shared one."""
     names = {id(tensor): name for name, tensor in (*network.named_parameters(), *network.named_buffers())}
     for module in network.modules():
@@ -221,16 +213,12 @@ def _places(base: nn.Module, zeros: Mapping[str, Tensor]) -> Iterator[None]:
     """`base` with `zeros` added to the outputs of its modules, while one forward pass is traced."""
     known = dict(base.named_modules())
     with ExitStack() as stack:
-        for name, zero in zeros.items():
-            if name != INPUT:
-                stack.callback(known.get(name, base).register_forward_hook(_adding(name, zero)).remove)
+        for name in (name for name in zeros if name != INPUT):
+
+            def add(_: nn.Module, __: object, output: object, name: str = name) -> Tensor:
+                if not isinstance(output, Tensor):
+                    raise TypeError(f"at has {name!r}, which returns a {type(output).__name__}, expected a tensor")
+                return output + zeros[name]
+
+            stack.callback(known.get(name, base).register_forward_hook(add).remove)
         yield
-
-
-def _adding(name: str, zero: Tensor) -> Callable[[nn.Module, object, object], Tensor]:
-    def hook(_: nn.Module, __: object, output: object) -> Tensor:
-        if not isinstance(output, Tensor):
-            raise TypeError(f"at has {name!r}, which returns a {type(output).__name__}, expected a tensor")
-        return output + zero
-
-    return hook

@@ -12,7 +12,6 @@ Override the hooks of `Callback` to write your own:
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -129,16 +128,10 @@ class EarlyStopping(Callback):
         split, name = self.monitor.split("/", 1)
         rows = [row for row in state.rows if row["split"] == split]
         values = [float(row[name]) for row in rows if name in row]
-        if rows and not values:
-            known = ", ".join(sorted({f"{split}/{key}" for row in rows for key in row} - {f"{split}/split"}))
-            raise ValueError(f"monitor is {self.monitor!r}, which was not measured, expected one of {known}")
         if not values:
-            raise ValueError(f"monitor is {self.monitor!r}, but {split} data are not measured")
-        better = operator.lt if self.mode == "min" else operator.gt
-        best = 0
-        for number, value in enumerate(values):
-            if better(value, values[best]):
-                best = number
+            known = ", ".join(sorted({f"{split}/{key}" for row in rows for key in row} - {f"{split}/split"}))
+            raise ValueError(f"monitor is {self.monitor!r}, which was not measured, expected one of {known or 'none'}")
+        best = (min if self.mode == "min" else max)(range(len(values)), key=values.__getitem__)
         return len(values) - 1 - best >= self.patience
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Literal, TypeAlias
 
 import torch
@@ -13,10 +12,10 @@ from torch import Tensor, nn
 
 from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
-from widemargin.checks import check_scores_and_labels, is_capturing
+from widemargin.checks import is_capturing
 from widemargin.data import batches, load
 from widemargin.losses.protocol import fast_backward, is_capturable, needs_index, values_of
-from widemargin.modules import evaluating, floating_parameter, scores_of
+from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
 from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
 from widemargin.training.callbacks import Callback, FitState
@@ -34,7 +33,7 @@ def train(fabric: Fabric, config: FitConfig) -> Outcome:
         # Processes that were spawned share the memory of the network they were given.
         model = fabric.to_device(config.model if fabric.world_size == 1 else copy.deepcopy(config.model))
         loop = FitLoop(fabric, config, model)
-        with _training(model):
+        with in_mode(model, training=True):
             loop.resume()
             loop.run()
             loop.save()
@@ -225,17 +224,20 @@ class FitLoop:
         """Both numbers of `_backward`, and whether all values are finite."""
         assert self.batch is not None
         self.optimizer.zero_grad()
-        with _last_scores(self.model) as scores:
+        hook = self.model.register_forward_hook(self._keep_scores)
+        try:
             objective, loss = self._backward(dataclasses.replace(self.batch, x=x, y=y))
-        self.scores = scores[-1]
+        finally:
+            hook.remove()
         finite = torch.isfinite(self.scores).all() & torch.isfinite(objective) & torch.isfinite(loss)
         return torch.stack([objective, loss, finite])
 
+    def _keep_scores(self, _: nn.Module, __: object, output: object) -> None:
+        self.scores = scores_of(output).detach()
+
     def _check_labels(self) -> None:
-        """Check all labels once, since a CUDA graph checks none."""
         assert isinstance(self.source, InMemory)
-        scores = self.scores.new_zeros(()).expand(len(self.source.y), *self.scores.shape[1:])
-        check_scores_and_labels(scores, self.source.y)
+        graphs.check_all_labels(self.scores, self.source.y)
 
     def _backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """This process's part of the objective and of the mean loss; both, and the gradients, sum over processes."""
@@ -322,33 +324,6 @@ def why_no_cuda_graph(config: FitConfig, source: Source, replica: Replica) -> st
         if not is_capturable(part):
             return f"{describe(part)} is not capturable: it may wait for the device"
     return graphs.why_not(replica.device)
-
-
-@contextmanager
-def _last_scores(model: nn.Module) -> Iterator[list[Tensor]]:
-    """The scores of the latest forward pass inside the `with` block, in a list."""
-    scores: list[Tensor] = []
-
-    def keep(_: nn.Module, __: object, output: object) -> None:
-        scores[:] = [scores_of(output).detach()]
-
-    handle = model.register_forward_hook(keep)
-    try:
-        yield scores
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def _training(model: nn.Module) -> Iterator[None]:
-    """`model` in training mode inside the `with` block, then every module of it back in the mode it had."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.train()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _check_shape(values: Tensor, batch: Batch, name: str, function: object) -> None:
