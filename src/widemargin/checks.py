@@ -12,12 +12,14 @@ import operator
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from widemargin.types import is_binary
 
+_Limit: TypeAlias = float | None
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
@@ -40,13 +42,7 @@ def check_counts(name: str, values: object, *, length: int | None = None) -> Non
 
 
 def check_number(
-    name: str,
-    value: object,
-    *,
-    above: float | None = None,
-    least: float | None = None,
-    below: float | None = None,
-    most: float | None = None,
+    name: str, value: object, *, above: _Limit = None, least: _Limit = None, below: _Limit = None, most: _Limit = None
 ) -> None:
     """Raise unless `value` is a finite real number within the given limits (`above` and `below` exclude the limit)."""
     bounds = {">": above, ">=": least, "<": below, "<=": most}

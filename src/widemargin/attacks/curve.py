@@ -73,14 +73,14 @@ def curve(
         bounds = data.bounds if isinstance(data, Data) else (0.0, 1.0)
     check_bounds(bounds)
     target, maker = unwrap_ddp(model), unwrap_ddp(model if source is None else source)
-    generators = [as_generator("curve", seed) for _ in sizes]
+    moves = [_drawing(attack, as_generator("curve", seed)) for _ in sizes]
     correct, samples = [0] * len(sizes), 0
     for x, y in track(batches(data, batch_size=batch_size), "Attacking", progress=progress):
         samples += len(y)
         x = cast_input(maker, x)
         y = y.to(x.device)
-        for i, (epsilon, generator) in enumerate(zip(sizes, generators)):
-            scores = predict(target, _move(attack, maker, x, y, epsilon, generator, bounds))
+        for i, (epsilon, move) in enumerate(zip(sizes, moves)):
+            scores = predict(target, move(maker, x, y, epsilon, bounds=bounds))
             labels = y.to(scores.device)
             check_scores_and_labels(scores, labels)
             correct[i] += int((predicted_labels(scores) == labels).sum())
@@ -107,21 +107,13 @@ def _check(epsilons: Sequence[float | int], attack: str | Attack, source: nn.Mod
     return sizes
 
 
-def _move(
-    attack: str | Attack,
-    network: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    epsilon: float | int,
-    generator: torch.Generator,
-    bounds: Bounds,
-) -> Tensor:
+def _drawing(attack: str | Attack, generator: torch.Generator) -> Attack:
+    """The attack, by its name where it is given by one, with its random numbers from `generator`."""
     if attack == "gaussian":
-        return gaussian(x, epsilon, generator, bounds=bounds)
+        return lambda _, x, __, epsilon, bounds: gaussian(x, epsilon, generator, bounds=bounds)
     if attack == "pgd":
-        return pgd(network, x, y, epsilon, seed=generator, bounds=bounds)
-    function = attack if not isinstance(attack, str) else fgsm if attack == "fgsm" else ifgsm
-    return function(network, x, y, epsilon, bounds=bounds)
+        return functools.partial(pgd, seed=generator)
+    return attack if not isinstance(attack, str) else fgsm if attack == "fgsm" else ifgsm
 
 
 def _name(attack: str | Attack) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.attacks.input_range import Bounds, Inputs, check_bounds, check_inputs, into_bounds, into_box
+from widemargin.attacks.input_range import Bounds, Inputs, check_bounds, check_inputs, into_bounds
 from widemargin.attacks.noise import Seed, as_generator, normal, uniform
 from widemargin.checks import check_count, check_number, check_scores_and_labels
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
@@ -29,10 +29,7 @@ def fgsm(model: nn.Module, x: Inputs, y: Labels, epsilon: float | int, *, bounds
         bounds: the range of the data, or None. The paper's equation does not clip to it, though its images lie in it.
     """
     check_number("epsilon", epsilon, least=0.0)
-    check_inputs(x, bounds)
-    if epsilon == 0:
-        return x.detach().clone()
-    return into_bounds(x.detach() + epsilon * gradient(model, x, y).sign(), bounds)
+    return pgd(model, x, y, epsilon, step=epsilon or 1.0, steps=1, random_start=False, bounds=bounds)
 
 
 def ifgsm(
@@ -112,9 +109,10 @@ def pgd(
     for _ in range(steps):
         slope = gradient(model, moved, y)
         if p == 2:
-            moved = into_bounds(_into_ball(moved + step * _unit(slope), x, epsilon), bounds)
+            moved = _into_ball(moved + step * _unit(slope), x, epsilon)
         else:
-            moved = into_box(moved + step * slope.sign(), x, epsilon, bounds)
+            moved = (moved + step * slope.sign()).clamp(x - epsilon, x + epsilon)
+        moved = into_bounds(moved, bounds)
     return moved
 
 

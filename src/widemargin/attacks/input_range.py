@@ -40,11 +40,6 @@ def check_inputs(x: Tensor, bounds: Bounds) -> None:
         raise ValueError(f"x has {value:g} at index {i}, expected values in bounds={bounds} (None: no bounds)")
 
 
-def into_box(moved: Tensor, x: Tensor, epsilon: float | int, bounds: Bounds) -> Tensor:
-    """Clip_{x,ε}: each value of `moved` into [x_i − ε, x_i + ε], and into the range of the data."""
-    return into_bounds(moved.clamp(x - epsilon, x + epsilon), bounds)
-
-
 def into_bounds(moved: Tensor, bounds: Bounds) -> Tensor:
     """Each value of `moved` into the range of the data."""
     return moved if bounds is None else moved.clamp(*bounds)

@@ -20,6 +20,7 @@ from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.weights import watch_classifier
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
+Directions: TypeAlias = Float[Tensor, "batch projections classes"]
 Form: TypeAlias = Literal["random", "sum", "pairwise", "pairwise-sum"]
 
 
@@ -167,14 +168,7 @@ class JacobianFrobenius:
         if self.projections is not None:
             check_count("projections", self.projections)
 
-    def __call__(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        y: Labels,
-        *,
-        directions: Float[Tensor, "batch projections classes"] | None = None,
-    ) -> PerExample:
+    def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, directions: Directions | None = None) -> PerExample:
         """The regularizer of every sample of a batch, by a forward pass of its own, see `_second_pass`.
 
         `directions` are unit vectors u that replace the random ones.
@@ -183,14 +177,7 @@ class JacobianFrobenius:
             scores = scores_of(network(x))
         return self.of(scores, y, at=at, directions=directions)
 
-    def of(
-        self,
-        scores: Scores,
-        y: Labels,
-        *,
-        at: At,
-        directions: Float[Tensor, "batch projections classes"] | None = None,
-    ) -> PerExample:
+    def of(self, scores: Scores, y: Labels, *, at: At, directions: Directions | None = None) -> PerExample:
         """The regularizer of every sample, given `scores` from a forward pass inside `places.watch(model, (at,))`."""
         _check_pass(scores, y, at, self.at)
         f = wide(scores.reshape(len(scores), -1))

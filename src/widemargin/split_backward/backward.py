@@ -19,7 +19,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
@@ -35,8 +35,11 @@ from widemargin.modules import mixing_modules, unwrap
 from widemargin.places import At
 from widemargin.split_backward.graph import ForwardGraph, ParameterGradients, ParameterUse, graph_of
 from widemargin.split_backward.protocol import SplitLoss
-from widemargin.split_backward.sample_layouts import SampleLayout, layouts_of
+from widemargin.split_backward.sample_layouts import Layouts, SampleLayout, layouts_of
 from widemargin.types import Labels, PerClass, PerExample, is_binary
+
+Kept: TypeAlias = list[list[Tensor | None]]
+"""What is kept at every use, for each of its outputs."""
 
 LEAST_WORK = {"cuda": 14 * 10**9}
 LEAST_BYTES = {"cpu": 100_000}
@@ -73,10 +76,9 @@ def split_backward(
     """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `MarginLoss.backward`."""
     if memory is not None:
         check_count("memory", memory, least=0)
-    reason = _reason_before_forward(model, loss, memory)
     scores, at, directions = loss.forward(model, x)
     with deferred_checks(scores, y) as checks:
-        plan = _plan(model, loss, x, checks.labels, scores, at, memory, replayed) if reason is None else reason
+        plan = _plan(model, loss, x, checks.labels, scores, at, memory, replayed)
         if isinstance(plan, str):
             values = loss.of(scores, checks.labels, at=at, directions=directions)
             checks.wait()
@@ -99,27 +101,20 @@ def split_backward(
 
 
 def _plan(
-    model: nn.Module,
-    loss: SplitLoss,
-    x: Tensor,
-    y: Labels,
-    scores: Tensor,
-    at: At,
-    memory: int | None,
-    is_replayed: bool,
-) -> tuple[ForwardGraph, list[list[SampleLayout]]] | str:
+    model: nn.Module, loss: SplitLoss, x: Tensor, y: Labels, scores: Tensor, at: At, memory: int | None, replayed: bool
+) -> tuple[ForwardGraph, Layouts] | str:
     """The graph of the forward pass and the layouts of its gradients, or the reason why there is no split."""
-    if (reason := _reason_of_scores(loss, scores)) is not None:
+    if (reason := _reason_before_graph(model, loss, scores, memory)) is not None:
         return reason
     form = x.shape, x.dtype, loss.at, torch.is_autocast_enabled(x.device.type)
     small = _too_small.setdefault(unwrap(model), set())
-    if form in small and not is_replayed:
+    if form in small and not replayed:
         return TOO_SMALL
     graph = graph_of(scores, list(at.values()))
     if (reason := _reason_of_graph(model, graph, memory)) is not None:
         return reason
     least_work, least_bytes = (limits.get(x.device.type, 0) * len(graph.uses) for limits in (LEAST_WORK, LEAST_BYTES))
-    if not is_replayed and (graph.work() < least_work or graph.kept_bytes() < least_bytes):
+    if not replayed and (graph.work() < least_work or graph.kept_bytes() < least_bytes):
         small.add(form)
         return TOO_SMALL
     layouts = layouts_of(model, loss, x, y, graph)
@@ -128,7 +123,7 @@ def _plan(
 
 def _first_pass(
     loss: SplitLoss, d: PerClass, at: At, graph: ForwardGraph, scale: float | Tensor, retain: bool
-) -> tuple[PerExample, PerExample, list[list[Tensor | None]]]:
+) -> tuple[PerExample, PerExample, Kept]:
     """The values of the loss, c_k, and what is kept at every use of `graph` of the gradients of d_k."""
     zeros = [at[name] for name in at]
     edges = [edge for use in graph.uses if not use.is_hooked for edge in use.edges]
@@ -142,7 +137,7 @@ def _first_pass(
         gradient = next(gradients)
         gradient = torch.zeros_like(zero) if gradient is None else gradient
         slopes[name] = slope_at(name, gradient, q=q, samples=len(d))[:, None]
-    kept: list[list[Tensor | None]] = [
+    kept: Kept = [
         [next(gradients) for _ in use.outputs] if own is None else [*own] for use, own in zip(graph.uses, hooked)
     ]
     d = d.detach().requires_grad_()
@@ -155,11 +150,7 @@ def _first_pass(
 
 @torch.no_grad()
 def _second_pass(
-    graph: ForwardGraph,
-    layouts: list[list[SampleLayout]],
-    kept: list[list[Tensor | None]],
-    weights: PerExample,
-    functions: list[WeightGradient | None],
+    graph: ForwardGraph, layouts: Layouts, kept: Kept, weights: PerExample, functions: list[WeightGradient | None]
 ) -> Callable[[], None]:
     """The gradients of the parameters, from what was kept times c_k; a function that adds them to `.grad`."""
     sums: dict[int, tuple[Tensor, Tensor]] = {}
@@ -228,8 +219,8 @@ class _WithGradients(torch.autograd.Function):
         return None, *totals
 
 
-def _reason_before_forward(model: nn.Module, loss: SplitLoss, memory: int | None) -> str | None:
-    """Why the settings of the loss or the modules of the network rule the split out; or None."""
+def _reason_before_graph(model: nn.Module, loss: SplitLoss, scores: Tensor, memory: int | None) -> str | None:
+    """Why the settings of the loss, the modules of the network or its scores rule the split out; or None."""
     if loss.cross_entropy:
         return "the loss has a cross-entropy term, a second direction at the scores"
     if loss.second_order:
@@ -244,11 +235,6 @@ def _reason_before_forward(model: nn.Module, loss: SplitLoss, memory: int | None
     for name, module in network.named_modules():
         if module._backward_hooks or module._backward_pre_hooks:
             return f"{name!r} has a backward hook, which must see the gradients of the loss"
-    return None
-
-
-def _reason_of_scores(loss: SplitLoss, scores: Tensor) -> str | None:
-    """Why these scores rule the split out; or None."""
     if not len(scores):
         return "the batch is empty"
     others = 1 if is_binary(scores) or loss.probes is not None else scores.shape[1] - 1

@@ -65,15 +65,16 @@ class SampleLayout:
         return list(shape) == expected
 
 
+Layouts: TypeAlias = list[list[SampleLayout]]
+"""The layout of each gradient that arrives at each use."""
+
 Trial: TypeAlias = list[list[tuple[tuple[SampleLayout, ...], tuple[int, ...]]]]
 """For every gradient that arrives at every use: the layouts that agree with the trial, and its shape there."""
 
 _known: WeakKeyDictionary[nn.Module, dict[Hashable, Trial | str]] = WeakKeyDictionary()
 
 
-def layouts_of(
-    model: nn.Module, loss: SplitLoss, x: Tensor, y: Tensor, graph: ForwardGraph
-) -> list[list[SampleLayout]] | str:
+def layouts_of(model: nn.Module, loss: SplitLoss, x: Tensor, y: Tensor, graph: ForwardGraph) -> Layouts | str:
     """The layout of every gradient of `graph`, or the reason why there is none.
 
     A network is tried once for each form of its graph.
@@ -89,9 +90,9 @@ def layouts_of(
     return trial if isinstance(trial, str) else _choose(trial, graph, len(x))
 
 
-def _choose(trial: Trial, graph: ForwardGraph, samples: int) -> list[list[SampleLayout]] | str:
+def _choose(trial: Trial, graph: ForwardGraph, samples: int) -> Layouts | str:
     """The first layout that fits each gradient of each use of `graph`; or the reason why there is none."""
-    chosen: list[list[SampleLayout]] = []
+    chosen: Layouts = []
     for use, arriving in zip(graph.uses, trial, strict=True):
         layouts = []
         for shape, (agreeing, like) in zip(use.shapes(), arriving, strict=True):
