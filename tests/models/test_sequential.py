@@ -17,7 +17,7 @@ def test_layers_are_named_by_kind_and_number() -> None:
     builder.flatten()
     builder.linear(6)
     network = builder.output(5)
-    names = ["conv1", "relu1", "conv2", "relu2", "pool1", "flatten", "fc1", "output"]
+    names = ["conv1", "relu1", "conv2", "relu2", "pool1", "flatten", "fc1", "relu3", "output"]
     assert [name for name, _ in network.named_children()] == names
 
 

@@ -33,7 +33,7 @@ def batches(data: object, *, batch_size: int = 256, split: str = "test") -> Batc
     if isinstance(data, tuple | list):
         data = Samples(*_pair(data))
     if isinstance(data, Samples):
-        return Batches(_Slices(data, batch_size))
+        return Batches(list(zip(data.x.split(batch_size), data.y.split(batch_size))))
     if isinstance(data, Dataset):
         return Batches(_loader(data, batch_size))
     raise TypeError(
@@ -61,20 +61,6 @@ class Batches:
             if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
                 raise ValueError(f"{name} has x {list(x.shape)} and y {list(y.shape)}, expected equal lengths")
             yield x, y
-
-
-@dataclass(frozen=True, eq=False)
-class _Slices:
-    samples: Samples
-    batch_size: int
-
-    def __len__(self) -> int:
-        return -(-len(self.samples) // self.batch_size)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for start in range(0, len(self.samples), self.batch_size):
-            part = slice(start, start + self.batch_size)
-            yield self.samples.x[part], self.samples.y[part]
 
 
 def _pair(data: object, name: str = "data") -> tuple[Tensor, Tensor]:

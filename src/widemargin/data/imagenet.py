@@ -83,13 +83,8 @@ def _from_folder(train: Path, val: Path, size: int) -> ImageNet:
     differing = sorted(set(classes[train]) ^ set(classes[val]))
     if differing:
         raise ValueError(f"{train} and {val} have different classes, for example {differing[0]}, expected the same")
-    return Data(
-        "imagenet",
-        ImageFolder(train, classes[train], _list(train, classes[train]), size),
-        ImageFolder(val, classes[val], _list(val, classes[val]), size),
-        classes[train],
-        (0.0, 1.0),
-    )
+    parts = [ImageFolder(part, folders, _list(part, folders), size) for part, folders in classes.items()]
+    return Data("imagenet", parts[0], parts[1], classes[train], (0.0, 1.0))
 
 
 def _list(part: Path, classes: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
@@ -104,16 +99,11 @@ def _list(part: Path, classes: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
 
 def _from_hub(root: Path | None, size: int) -> ImageNet:
     try:
-        train, test = (hub_rows(HUB, split, streaming=True) for split in ("train", "validation"))
+        splits = {split: hub_rows(HUB, split, streaming=True) for split in ("train", "validation")}
     except ImportError as error:
         raise files_not_found("imagenet", root, "train/<class>/*.JPEG and val/<class>/*.JPEG") from error
-    return Data(
-        "imagenet",
-        ImageStream(train, size, f"the train split of {HUB}"),
-        ImageStream(test, size, f"the validation split of {HUB}"),
-        tuple(train.features["label"].names),
-        (0.0, 1.0),
-    )
+    parts = [ImageStream(rows, size, f"the {split} split of {HUB}") for split, rows in splits.items()]
+    return Data("imagenet", parts[0], parts[1], tuple(splits["train"].features["label"].names), (0.0, 1.0))
 
 
 def _to_tensor(content: bytes, source: str, size: int) -> Float[Tensor, "3 size size"]:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
 from widemargin.checks import check_choice
-from widemargin.data.embedded import load_digits, load_mnist_5k
+from widemargin.data.embedded import load_digits, load_mnist_5k, load_toy
 from widemargin.data.imagenet import ImageNet, load_imagenet
 from widemargin.data.releases import CIFAR10, FASHION_MNIST, MNIST, load_release
 from widemargin.data.samples import Data
-from widemargin.data.toy import load_toy
 
 InMemory = Literal["digits", "mnist-5k", "mnist", "fashion-mnist", "cifar10", "toy"]
 Root: TypeAlias = str | Path | None

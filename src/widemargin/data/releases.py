@@ -22,7 +22,7 @@ from widemargin.data.samples import Data, Samples
 
 Images: TypeAlias = UInt8[np.ndarray, "n c h w"]
 Labels: TypeAlias = UInt8[np.ndarray, " n"]
-Arrays: TypeAlias = tuple[UInt8[np.ndarray, "n c h w"], UInt8[np.ndarray, " n"]]
+Arrays: TypeAlias = tuple[Images, Labels]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,7 @@ def load_release(release: Release, root: str | Path | None, *, verify: bool) -> 
 
 def _local(release: Release, root: Path | None, verify: bool) -> dict[str, Arrays] | None:
     for folder in search_folders(root, release.folders) if root is not None else ():
-        splits = _from_originals(release, folder, verify) or _from_parquet(release, folder, verify)
-        if splits is not None:
+        if splits := _from_originals(release, folder, verify) or _from_parquet(release, folder, verify):
             return splits
     return None
 
@@ -69,8 +68,8 @@ def _from_originals(release: Release, folder: Path, verify: bool) -> dict[str, A
     if files is None:
         return None
     splits = {split: release.parse(tuple(files[name] for name in part)) for split, part in release.files.items()}
-    for split, (images, labels) in splits.items():
-        _check_arrays(release, images, labels, f"the {split} files in {folder}")
+    for split, arrays in splits.items():
+        _check_arrays(release, *arrays, f"the {split} files in {folder}")
     return splits
 
 
@@ -88,14 +87,14 @@ def _from_parquet(release: Release, folder: Path, verify: bool) -> dict[str, Arr
 
 
 def _downloaded(release: Release, root: Path | None, verify: bool) -> dict[str, Arrays]:
-    splits: dict[str, Arrays] = {}
-    for split in release.files:
-        try:
-            rows = hub_rows(release.hub, split, streaming=False)
-        except ImportError as error:
-            raise files_not_found(release.name, root, "its original files or Parquet") from error
-        splits[split] = _from_rows(release, split, rows, f"the {split} split of {release.hub}", verify)
-    return splits
+    try:
+        splits = {split: hub_rows(release.hub, split, streaming=False) for split in release.files}
+    except ImportError as error:
+        raise files_not_found(release.name, root, "its original files or Parquet") from error
+    return {
+        split: _from_rows(release, split, rows, f"the {split} split of {release.hub}", verify)
+        for split, rows in splits.items()
+    }
 
 
 def _from_rows(release: Release, split: str, rows: Iterable[Row], source: str, verify: bool) -> Arrays:
@@ -111,13 +110,12 @@ def _check_arrays(release: Release, images: Images, labels: Labels, source: str)
     if images.shape[1:] != release.shape:
         raise ValueError(f"{source} have images of shape {list(images.shape[1:])}, expected {list(release.shape)}")
     last = len(release.classes) - 1
-    outside = np.flatnonzero(labels > last)
-    if len(outside):
+    if len(outside := np.flatnonzero(labels > last)):
         raise ValueError(f"{source} have label {labels[outside[0]]} at index {outside[0]}, expected 0..{last}")
 
 
 def _idx_release(
-    name: str, classes: tuple[str, ...], folders: tuple[str, ...], hub: str, *, zipped: list[str], plain: list[str]
+    name: str, classes: tuple[str, ...], folders: tuple[str, ...], hub: str, *, zipped: str, plain: str
 ) -> Release:
     """A release of MNIST's format, with the sums of its `.gz` files and of their contents in the order of the files."""
     files = [file for split in IDX_FILES.values() for file in split]
@@ -127,7 +125,7 @@ def _idx_release(
         shape=(1, 28, 28),
         files=IDX_FILES,
         archive=None,
-        sums=dict(zip([*(f"{file}.gz" for file in files), *files], zipped + plain, strict=True)),
+        sums=dict(zip([*(f"{file}.gz" for file in files), *files], zipped.split() + plain.split(), strict=True)),
         folders=folders,
         hub=hub,
         parse=parse_idx,
@@ -140,18 +138,14 @@ MNIST = _idx_release(
     tuple("0123456789"),
     ("mnist", "MNIST", "mnist/mnist"),
     "ylecun/mnist",
-    zipped=[
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "d53e105ee54ea40749a09fcbcd1e9432",
-        "9fb629c4189551a2d022fa330f9573f3",
-        "ec29112dd5afa0611ce80d1b7f02629c",
-    ],
-    plain=[
-        "6bbc9ace898e44ae57da46a324031adb",
-        "a25bea736e30d166cdddb491f175f624",
-        "2646ac647ad5339dbf082846283269ea",
-        "27ae3e4e09519cfbb04c329615203637",
-    ],
+    zipped=(
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873 d53e105ee54ea40749a09fcbcd1e9432 "
+        "9fb629c4189551a2d022fa330f9573f3 ec29112dd5afa0611ce80d1b7f02629c"
+    ),
+    plain=(
+        "6bbc9ace898e44ae57da46a324031adb a25bea736e30d166cdddb491f175f624 "
+        "2646ac647ad5339dbf082846283269ea 27ae3e4e09519cfbb04c329615203637"
+    ),
 )
 
 FASHION_MNIST = _idx_release(
@@ -159,18 +153,14 @@ FASHION_MNIST = _idx_release(
     ("T-shirt/top", *["Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag"], "Ankle boot"),
     ("fashion-mnist", "FashionMNIST", "fashion_mnist", "fashion_mnist/fashion_mnist"),
     "zalando-datasets/fashion_mnist",
-    zipped=[
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "25c81989df183df01b3e8a0aad5dffbe",
-        "bef4ecab320f06d8554ea6380940ec79",
-        "bb300cfdad3c16e7a12a480ee83cd310",
-    ],
-    plain=[
-        "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-        "9018921c3c673c538a1fc5bad174d6f9",
-        "8181f5470baa50b63fa0f6fddb340f0a",
-        "15d484375f8d13e6eb1aabb0c3f46965",
-    ],
+    zipped=(
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d 25c81989df183df01b3e8a0aad5dffbe "
+        "bef4ecab320f06d8554ea6380940ec79 bb300cfdad3c16e7a12a480ee83cd310"
+    ),
+    plain=(
+        "f4a8712d7a061bf5bd6d2ca38dc4d50a 9018921c3c673c538a1fc5bad174d6f9 "
+        "8181f5470baa50b63fa0f6fddb340f0a 15d484375f8d13e6eb1aabb0c3f46965"
+    ),
 )
 
 CIFAR10 = Release(

@@ -45,7 +45,13 @@ def subset(
         _check_enough(classes, class_of, size)
         order = _in_turn(order, class_of, len(classes))
     chosen = order[:size]
-    _check_no_class_empty(classes, class_of[chosen], size, len(samples), seed)
+    empty = (torch.bincount(class_of[chosen], minlength=len(classes)) == 0).nonzero()[:, 0]
+    if len(empty):
+        names = ", ".join(f"{classes[k].item():g}" for k in empty.tolist())
+        raise ValueError(
+            f"count is {size} of {len(samples)} samples, but with seed {seed} it leaves class {names} empty: "
+            "increase it or change the seed"
+        )
     return samples.select(chosen)
 
 
@@ -72,23 +78,10 @@ def _in_turn(order: Int[Tensor, " n"], class_of: Int[Tensor, " n"], classes: int
 
 
 def _check_enough(classes: Shaped[Tensor, " c"], class_of: Int[Tensor, " n"], size: int) -> None:
-    available = torch.bincount(class_of, minlength=len(classes))
-    for k in range(len(classes)):
+    for k, available in enumerate(torch.bincount(class_of, minlength=len(classes)).tolist()):
         needed = size // len(classes) + (k < size % len(classes))
-        if available[k] < needed:
+        if available < needed:
             raise ValueError(
-                f"class {classes[k].item():g} has {int(available[k])} samples, but a balanced subset of {size} over "
+                f"class {classes[k].item():g} has {available} samples, but a balanced subset of {size} over "
                 f"{len(classes)} classes needs {needed} of it"
             )
-
-
-def _check_no_class_empty(
-    classes: Shaped[Tensor, " c"], chosen: Int[Tensor, " k"], size: int, n: int, seed: int
-) -> None:
-    empty = (torch.bincount(chosen, minlength=len(classes)) == 0).nonzero()[:, 0]
-    if len(empty):
-        names = ", ".join(f"{classes[k].item():g}" for k in empty.tolist())
-        raise ValueError(
-            f"count is {size} of {n} samples, but with seed {seed} it leaves class {names} empty: "
-            "increase it or change the seed"
-        )

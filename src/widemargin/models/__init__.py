@@ -1,14 +1,13 @@
 """The papers' networks: functions that return an `nn.Module`, and the same by name.
 
-One file per paper (`elsayed`, `odn`, `sokolic`, `farhang`), the pictures' small networks (`toy`), and Inception v3 from
-torchvision (`inception`). Each function takes its widths and depths, the paper's by default.
+One file per paper (`elsayed`, `odn`, `sokolic`, `farhang`), and the pictures' small networks (`toy`). Each function
+takes its widths and depths, the paper's by default.
 """
 
 from __future__ import annotations
 
-from widemargin.models.elsayed import mnist_cnn, wide_resnet
+from widemargin.models.elsayed import inception_v3, mnist_cnn, wide_resnet
 from widemargin.models.farhang import ScaledReLU, farhang_cnn, farhang_mlp
-from widemargin.models.inception import inception_v3
 from widemargin.models.odn import alexnet, odn_cnn
 from widemargin.models.registry import Description, build, describe, names
 from widemargin.models.sokolic import sokolic_cnn, sokolic_mlp

@@ -9,7 +9,8 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.checks import check_choice, check_count, check_number
+from widemargin._io.optional import import_optional
+from widemargin.checks import check_choice, check_count, check_flag, check_number
 from widemargin.models.sequential import convolutional_network
 
 Norm = Literal["batch", "group", "none"]
@@ -30,13 +31,8 @@ def mnist_cnn(
     network follows the text. The paper gives neither padding (here: the size is kept) nor where dropout acts (here:
     after the ReLU of each fully connected layer).
 
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input; 28 for MNIST, 8 for `digits`.
-        widths: channels of each convolution.
-        hidden: units of each fully connected hidden layer.
-        classes: number of outputs.
-        dropout: rate of dropout; the paper searches {0, 0.2}. At 0 there is no dropout layer.
+    `size` is the height and width of an image (28 for MNIST, 8 for `digits`), `widths` are the channels of the
+    convolutions, `hidden` the units of the hidden layers. The paper searches `dropout` in {0, 0.2}; 0 adds no layer.
     """
     check_number("dropout", dropout, least=0.0, below=1.0)
     return convolutional_network(
@@ -61,14 +57,9 @@ def wide_resnet(
     shortcut is a 1×1 convolution of relu1(norm1(x)). The paper's "9 residual units each" are the 9 convolutions of a
     group (4 blocks of 2, and the shortcut).
 
-    Args:
-        depth: number of convolutions and linear layers along the path, 6n + 4.
-        widen: the widening factor k.
-        classes: number of outputs.
-        in_channels: channels of the input; images of any size of at least 4×4.
-        base: channels of the first convolution; 16 in the paper.
-        norm: `"batch"` as in the paper; `"group"`, whose statistics do not couple the samples of a batch; or `"none"`.
-        groups: groups of a group norm; must divide `base`.
+    `depth`, 6n + 4, counts the convolutions and linear layers along the path; `widen` is k, `base` the channels of the
+    first convolution. Images have any size of at least 4×4. `norm` is `"batch"` as in the paper; `"group"` of `groups`
+    groups, a divisor of `base`, whose statistics do not couple the samples of a batch; or `"none"`.
     """
     check_count("depth", depth, least=10)
     if (depth - 4) % 6:
@@ -96,6 +87,20 @@ def wide_resnet(
     layers["flatten"] = nn.Flatten()
     layers["output"] = nn.Linear(channels, classes)
     return nn.Sequential(layers)
+
+
+def inception_v3(*, classes: int = 1000, auxiliary: bool = True) -> nn.Module:
+    """Inception v3 (Szegedy et al. 2016) for 299×299 images, with truncated-normal weights.
+
+    Source: elsayed, §4.4 and appendix C (ImageNet, with the auxiliary head). In training mode with the auxiliary head
+    the output is torchvision's pair, whose `.logits` are the scores and whose `.aux_logits` are the head's; in
+    evaluation mode it is the tensor of scores. The last layer is called `fc`, as in torchvision.
+    """
+    check_count("classes", classes)
+    check_flag("auxiliary", auxiliary)
+    build = import_optional("torchvision.models", "inception-v3").inception_v3
+    network: nn.Module = build(weights=None, num_classes=classes, aux_logits=auxiliary, init_weights=True)
+    return network
 
 
 class WideBlock(nn.Module):

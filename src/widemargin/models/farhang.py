@@ -20,12 +20,8 @@ def farhang_mlp(
     process of covariance σ^{2L}·h∘⋯∘h(xᵀx′/d_0). Erratum: the paper prints a plain ReLU, for which E[φφ] is h/2; its
     kernel h needs the √2, which the authors' code has.
 
-    Args:
-        inputs: length d_0 of the input; images are flattened first.
-        width: units of each hidden layer.
-        depth: number L of weight matrices; 1 is a linear network.
-        outputs: number of outputs; 1 gives a binary network, with scores [batch, 1] and labels ±1.
-        sigma: scale σ of the weights of each layer at the start.
+    `inputs` is d_0 (images are flattened first), `width` the units of each hidden layer, `depth` the number L of weight
+    matrices. One output gives a binary network, with scores [batch, 1] and labels ±1.
     """
     for name, value in (("inputs", inputs), ("width", width), ("depth", depth), ("outputs", outputs)):
         check_count(name, value)
@@ -33,8 +29,7 @@ def farhang_mlp(
     builder = SequentialBuilder(channels=inputs, bias=False)
     builder.flatten()
     for _ in range(depth - 1):
-        builder.linear(width)
-        builder.add("relu", ScaledReLU())
+        builder.linear(width, ScaledReLU())
     return _sampled(builder.output(outputs), sigma)
 
 
@@ -52,19 +47,12 @@ def farhang_cnn(
     """Three convolutions of `channels` channels, flatten, three linear layers of width 500, φ = √2·ReLU, no biases.
 
     Source: farhang, appendix A.3 (CIFAR-10, dog against ship), with 3, 5, 10, 20, 40, 80, 160, 320 channels. The third
-    linear layer is the output. The paper gives neither kernel nor stride; here they are 3×3 and 1, with
-    the size kept. Weights start as N(0, σ²/fan-in), as in `farhang_mlp`, the fan-in of a convolution being its input
+    linear layer is the output. The paper gives neither kernel nor stride; here they are 3×3 and 1, with the size kept.
+    Weights start as N(0, σ²/fan-in), as in `farhang_mlp`, the fan-in of a convolution being its input
     channels times the kernel's pixels.
 
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input.
-        channels: channels of each convolution.
-        width: units of each hidden linear layer.
-        outputs: number of outputs; 1 gives a binary network, with scores [batch, 1] and labels ±1.
-        kernel: side of the kernels.
-        stride: stride of each convolution.
-        sigma: scale σ of the weights of each layer at the start.
+    `size` is the height and width of an image, `width` the units of each hidden linear layer. One output gives a binary
+    network, with scores [batch, 1] and labels ±1.
     """
     settings = {"in_channels": in_channels, "size": size, "channels": channels, "width": width, "outputs": outputs}
     for name, value in (settings | {"kernel": kernel, "stride": stride}).items():
@@ -78,8 +66,7 @@ def farhang_cnn(
         builder.add("relu", ScaledReLU())
     builder.flatten()
     for _ in range(2):
-        builder.linear(width)
-        builder.add("relu", ScaledReLU())
+        builder.linear(width, ScaledReLU())
     return _sampled(builder.output(outputs), sigma)
 
 

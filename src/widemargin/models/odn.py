@@ -24,13 +24,8 @@ def odn_cnn(
     Source: odn, §4.1, which says only "a simple deep convolutional network for MNIST": the widths, LeNet's,
     and the padding, which keeps the size, are chosen here.
 
-    Args:
-        in_channels: channels of an image.
-        size: height and width of an image; 28 for MNIST, 8 for `digits`.
-        widths: channels of the convolutions.
-        hidden: units of the hidden layers.
-        classes: number of outputs.
-        batch_norm: whether each convolution is followed by a batch norm, before its ReLU.
+    `size` is the height and width of an image (28 for MNIST, 8 for `digits`), `widths` are the channels of the
+    convolutions, `hidden` the units of the hidden layers. With `batch_norm` one precedes the ReLU of each convolution.
     """
     return convolutional_network(
         in_channels=in_channels, size=size, widths=widths, hidden=hidden, classes=classes, batch_norm=batch_norm
@@ -55,14 +50,8 @@ def alexnet(
     the original's 11×11 at stride 4 would leave 8×8 pixels of 32×32; no local response normalization and no
     split over two devices.
 
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input, at least 15.
-        widths: channels of the five convolutions.
-        hidden: units of each fully connected hidden layer.
-        classes: number of outputs.
-        dropout: whether there is dropout ½ before each fully connected hidden layer (Table 1 has both).
-        batch_norm: whether each convolution is followed by a batch norm, before its ReLU (Table 1 has both).
+    `size`, the height and width of an image, is at least 15. Table 1 has the network with and without `dropout`, and
+    with and without `batch_norm`, which precedes the ReLU of each convolution.
     """
     check_count("size", size, least=15)
     check_counts("widths", widths, length=5)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from widemargin._io.optional import is_installed, not_installed
 from widemargin.checks import check_choice
-from widemargin.models import elsayed, farhang, inception, odn, sokolic, toy
+from widemargin.models import elsayed, farhang, odn, sokolic, toy
 from widemargin.modules import evaluating
 
 Settings: TypeAlias = Mapping[str, Any]
@@ -52,16 +52,13 @@ def build(name: str, **settings: object) -> nn.Module:
 
     The weights come from torch's global generator: `torch.manual_seed` before it makes them reproducible.
     """
-    check_choice("name", name, _TABLE)
-    row = _TABLE[name]
-    return row.function(**_merged(name, row, settings))
+    row, merged = _merged(name, settings)
+    return row.function(**merged)
 
 
 def describe(name: str, **settings: object) -> Description:
     """Count the parameters and list the places of a network, without allocating its weights or drawing numbers."""
-    check_choice("name", name, _TABLE)
-    row = _TABLE[name]
-    merged = _merged(name, row, settings)
+    row, merged = _merged(name, settings)
     network: nn.Module | None = None
     if not row.needs():
         with torch.device("meta"):
@@ -108,18 +105,15 @@ def places(network: nn.Module, input_shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _image(settings: Settings) -> tuple[int, ...]:
-    return (settings["in_channels"], settings["size"], settings["size"])
-
-
-def _image32(settings: Settings) -> tuple[int, ...]:
-    return (settings["in_channels"], 32, 32)
+    size = settings.get("size", 32)
+    return (settings["in_channels"], size, size)
 
 
 def _vector(settings: Settings) -> tuple[int, ...]:
     return (settings["inputs"],)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Row:
     function: Callable[..., nn.Module]
     source: str
@@ -129,35 +123,35 @@ class _Row:
 
 
 _TABLE: dict[str, _Row] = {
-    "elsayed-toy": _Row(function=toy.elsayed_toy, source="elsayed, Fig. 1b", input_shape=lambda _: (2,)),
-    "elsayed-mnist-cnn": _Row(function=elsayed.mnist_cnn, source="elsayed, §4.2 and A.2", input_shape=_image),
-    "wrn-28-10": _Row(function=elsayed.wide_resnet, source="elsayed, §4.3 and B.1", input_shape=_image32),
+    "elsayed-toy": _Row(toy.elsayed_toy, "elsayed, Fig. 1b", lambda _: (2,)),
+    "elsayed-mnist-cnn": _Row(elsayed.mnist_cnn, "elsayed, §4.2 and A.2", _image),
+    "wrn-28-10": _Row(elsayed.wide_resnet, "elsayed, §4.3 and B.1", _image),
     "wrn-28-10-gn": _Row(
-        function=elsayed.wide_resnet,
-        source="elsayed, §4.3 and B.1, with group norm",
-        input_shape=_image32,
-        preset={"norm": "group"},
+        elsayed.wide_resnet, "elsayed, §4.3 and B.1, with group norm", _image, preset={"norm": "group"}
     ),
     "inception-v3": _Row(
-        function=inception.inception_v3,
-        source="elsayed, §4.4 and C",
-        input_shape=lambda _: (3, 299, 299),
+        elsayed.inception_v3,
+        "elsayed, §4.4 and C",
+        lambda _: (3, 299, 299),
         needs=lambda: "" if is_installed("torchvision") else str(not_installed("torchvision", "inception-v3")),
     ),
-    "odn-mnist-cnn": _Row(function=odn.odn_cnn, source="odn, §4.1", input_shape=_image),
-    "odn-alexnet": _Row(function=odn.alexnet, source="odn, §4.1 and Table 1", input_shape=_image),
-    "sokolic-mlp": _Row(function=sokolic.sokolic_mlp, source="sokolic, §V, Fig. 2", input_shape=_vector),
-    "sokolic-cnn": _Row(function=sokolic.sokolic_cnn, source="sokolic, §V, Table I", input_shape=_image),
-    "farhang-mlp": _Row(function=farhang.farhang_mlp, source="farhang, (1) and A.1", input_shape=_vector),
-    "farhang-cnn": _Row(function=farhang.farhang_cnn, source="farhang, A.3", input_shape=_image),
-    "toy-mlp": _Row(function=toy.toy_mlp, source="for pictures", input_shape=_vector),
+    "odn-mnist-cnn": _Row(odn.odn_cnn, "odn, §4.1", _image),
+    "odn-alexnet": _Row(odn.alexnet, "odn, §4.1 and Table 1", _image),
+    "sokolic-mlp": _Row(sokolic.sokolic_mlp, "sokolic, §V, Fig. 2", _vector),
+    "sokolic-cnn": _Row(sokolic.sokolic_cnn, "sokolic, §V, Table I", _image),
+    "farhang-mlp": _Row(farhang.farhang_mlp, "farhang, (1) and A.1", _vector),
+    "farhang-cnn": _Row(farhang.farhang_cnn, "farhang, A.3", _image),
+    "toy-mlp": _Row(toy.toy_mlp, "for pictures", _vector),
 }
 
 
-def _merged(name: str, row: _Row, settings: Settings) -> dict[str, object]:
+def _merged(name: str, settings: Settings) -> tuple[_Row, dict[str, object]]:
+    """The row of a network, and all settings of it."""
+    check_choice("name", name, _TABLE)
+    row = _TABLE[name]
     defaults = {key: value.default for key, value in inspect.signature(row.function).parameters.items()}
     known = [key for key in defaults if key not in row.preset]
     for key in settings:
         if key not in known:
             raise ValueError(f"{key!r} is not a setting of {name}, expected one of {', '.join(known)}")
-    return defaults | dict(row.preset) | dict(settings)
+    return row, defaults | dict(row.preset) | dict(settings)

@@ -14,12 +14,8 @@ class SequentialBuilder:
     """Appends layers, names them (`conv1`, `relu1`, `pool1`, `conv2`, …) and tracks the shape of their output.
 
     Every activation and every pool is a module of its own that runs once, so that each can be a place of a margin.
-    The last layer is always called `output`.
-
-    Args:
-        channels: channels of the input image; for a network on vectors, their length.
-        size: side of the square input image; 1 for vectors.
-        bias: whether convolutions and linear layers have biases.
+    The last layer is always called `output`. `channels` and `size` are those of a square input image, or the length of
+    a vector and 1; `bias` says whether convolutions and linear layers have biases.
     """
 
     def __init__(self, *, channels: int, size: int = 1, bias: bool = True) -> None:
@@ -51,9 +47,10 @@ class SequentialBuilder:
         self._layers["flatten"] = nn.Flatten()
         self.channels, self.size = self.channels * self.size**2, 1
 
-    def linear(self, width: int) -> None:
-        """Append a fully connected layer."""
+    def linear(self, width: int, activation: nn.Module | None = None) -> None:
+        """Append a fully connected layer and its activation, a ReLU by default."""
         self.add("fc", nn.Linear(self.channels, width, bias=self.bias))
+        self.add("relu", nn.ReLU() if activation is None else activation)
         self.channels = width
 
     def output(self, width: int, *, bias: bool | None = None) -> nn.Sequential:
@@ -106,7 +103,6 @@ def convolutional_network(
         if dropout_before > 0:
             builder.add("dropout", nn.Dropout(dropout_before))
         builder.linear(width)
-        builder.add("relu", nn.ReLU())
         if dropout_after > 0:
             builder.add("dropout", nn.Dropout(dropout_after))
     return builder.output(classes, bias=output_bias)

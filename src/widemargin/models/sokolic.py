@@ -23,23 +23,17 @@ def sokolic_mlp(
     (W_i is written here as PyTorch stores it, the transpose of the paper's.) Neither the paper's L nor `layers` counts
     the classifier, which has no bias, as in (4).
 
-    Args:
-        inputs: length of the input; images are flattened first.
-        layers: number L of hidden layers.
-        first: units of the first layer.
-        higher: units of each later layer.
-        classes: number of outputs.
-        classifier_bias: whether the classifier has a bias; the paper leaves it out "without affecting generality".
+    `inputs` is the length of the input (images are flattened first), `first` the units of the first layer, `higher`
+    those of each later one. The paper leaves the `classifier_bias` out "without affecting generality".
     """
-    for name, value in (("inputs", inputs), ("layers", layers), ("first", first), ("higher", higher)):
+    counts = {"inputs": inputs, "layers": layers, "first": first, "higher": higher, "classes": classes}
+    for name, value in counts.items():
         check_count(name, value)
-    check_count("classes", classes)
     check_flag("classifier_bias", classifier_bias)
     builder = SequentialBuilder(channels=inputs)
     builder.flatten()
     for number in range(layers):
         builder.linear(higher if number else first)
-        builder.add("relu", nn.ReLU())
     return builder.output(classes, bias=classifier_bias)
 
 
@@ -57,13 +51,8 @@ def sokolic_cnn(
     Source: sokolic, §V and the appendix. The paper does not give the padding: the size is kept here, since without
     padding 4×4 pixels would be left of 28×28, too few for a third 5×5 convolution. Each convolution has a ReLU.
 
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input; 28 for MNIST, 8 for `digits`.
-        layers: number of convolutions; pools follow the first two only.
-        channels: channels of each convolution.
-        classes: number of outputs.
-        classifier_bias: whether the classifier has a bias; the paper leaves it out "without affecting generality".
+    `size` is the height and width of an image (28 for MNIST, 8 for `digits`), `layers` the number of convolutions, of
+    which the first two are followed by pools. For `classifier_bias` see `sokolic_mlp`.
     """
     check_count("layers", layers)
     check_count("channels", channels)

@@ -11,20 +11,13 @@ from widemargin.models.sequential import SequentialBuilder
 
 
 def toy_mlp(*, inputs: int = 2, hidden: Sequence[int] = (16, 16), classes: int = 2) -> nn.Sequential:
-    """Fully connected ReLU layers of `hidden` units and a linear output; no hidden layer gives an affine classifier.
-
-    Args:
-        inputs: length of the input.
-        hidden: units of each hidden layer.
-        classes: number of outputs.
-    """
+    """Fully connected ReLU layers of `hidden` units and a linear output; no hidden layer gives an affine classifier."""
     check_count("inputs", inputs)
     check_counts("hidden", hidden)
     check_count("classes", classes)
     builder = SequentialBuilder(channels=inputs)
     for width in hidden:
         builder.linear(width)
-        builder.add("relu", nn.ReLU())
     return builder.output(classes)
 
 
@@ -32,10 +25,6 @@ def elsayed_toy(*, width: int = 32, classes: int = 2) -> nn.Sequential:
     """The "4-layer deep network" on 2-D data of elsayed, Fig. 1b: three ReLU layers of `width` units and the output.
 
     Source: elsayed, Fig. 1b, which gives no widths; here the output counts as the fourth layer.
-
-    Args:
-        width: units of each hidden layer.
-        classes: number of outputs.
     """
     check_count("width", width)
     return toy_mlp(hidden=(width, width, width), classes=classes)
