@@ -7,6 +7,7 @@ and pools. All norms are taken in float64.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.chain import LayerChain, chain_of
+from widemargin.bounds.chain import Link, chain_of
 from widemargin.checks import check_count
 from widemargin.margins.normalized import Biases
 from widemargin.modules import cast_input, evaluating, uncompiled, unwrap
@@ -77,15 +78,11 @@ def cushions(
         batch_size: samples at a time.
         biases: refuse a network with biases, or run it with them, where cushions may exceed 1.
     """
-    check_probes(probes, batch_size)
-    return measured(chain_of(model, x, biases=biases), model, x, probes=probes, seed=seed, batch_size=batch_size)
-
-
-def measured(
-    chain: LayerChain, model: nn.Module, x: Tensor, *, probes: int | None, seed: int, batch_size: int
-) -> Cushions:
-    """`cushions`, of a network whose chain is known."""
-    weights = chain.weights
+    check_count("batch_size", batch_size)
+    check_count("probes", 2 if probes is None else probes, least=0)
+    if probes == 1:
+        raise ValueError("probes is 1, expected 0 for exact norms, or at least 2 for a standard error")
+    weights = chain_of(model, x, biases=biases).weights
     if probes is None:
         probes = 0 if sum(link.units for link in weights[1:]) <= EXACT_UNITS else DEFAULT_PROBES
     network = unwrap(model)
@@ -96,7 +93,7 @@ def measured(
     contraction = 1.0
     for batch in x.split(batch_size):
         with evaluating(network), uncompiled(network), torch.enable_grad():
-            inputs, outputs = _run(network, chain, cast_input(network, batch))
+            inputs, outputs = _run(network, weights, cast_input(network, batch))
             before = [norms.lp(h.detach().double(), 2.0) for h in inputs]
             after = [norms.lp(h.detach().double(), 2.0) for h in outputs]
             for i, size in enumerate(frobenius):
@@ -132,15 +129,7 @@ def measured(
     )
 
 
-def check_probes(probes: int | None, batch_size: int) -> None:
-    """Raise unless both are valid counts: one probe has no standard error."""
-    check_count("probes", 2 if probes is None else probes, least=0)
-    if probes == 1:
-        raise ValueError("probes is 1, expected 0 for exact norms, or at least 2")
-    check_count("batch_size", batch_size)
-
-
-def _run(network: nn.Module, chain: LayerChain, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+def _run(network: nn.Module, weights: Iterable[Link], x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs and outputs of every weight layer, in one graph."""
     inputs, outputs = [], []
 
@@ -150,7 +139,7 @@ def _run(network: nn.Module, chain: LayerChain, x: Tensor) -> tuple[list[Tensor]
         return output.clone()  # an in-place activation must not overwrite it
 
     with ExitStack() as stack:
-        for module in {link.module for link in chain.weights}:
+        for module in {link.module for link in weights}:
             stack.callback(module.register_forward_hook(record).remove)
         network(x.detach().requires_grad_().clone())  # in the graph also if no weight requires a gradient
     return inputs, outputs

@@ -91,7 +91,10 @@ def input_margin(
     frobenius = math.prod((link.frobenius for link in hidden), start=1.0)
     nineteen: Certificate | MarginEstimate | None = None
     if jacobian == "exact":
-        nineteen = jacobian_exact(network, x, labels)
+        # Balls are cut at 10 times the spread of the samples, which keeps the bound valid.
+        wide = float(torch.linalg.vector_norm((x - x.mean(dim=0)).double(), dim=1).max())
+        values = jacobian_margin(network, x, labels, reach=10 * wide or 10.0).cpu()
+        nineteen = Certificate(what="Jacobian bound (19), exact in 2-D", values=values)
     elif directions:
         nineteen = jacobian_estimate(network, x, labels, directions, steps, seed, batch_size)
     return InputMargin(
@@ -138,17 +141,6 @@ def jacobian_estimate(
             inputs = cast_input(network, batch)
             parts.append(_along(network, inputs, y.to(inputs.device), directions, steps, generator))
     return MarginEstimate(what=f"Jacobian bound (19) along {directions + 1} directions", values=torch.cat(parts).cpu())
-
-
-def jacobian_exact(network: nn.Module, x: Tensor, labels: Tensor) -> Certificate:
-    """(19) of samples in the plane, over every region that a ball meets; 0 where a sample is misclassified.
-
-    Balls are cut at 10 times the spread of the samples, which keeps the bound valid.
-    """
-    wide = float(torch.linalg.vector_norm((x - x.mean(dim=0)).double(), dim=1).max())
-    reach = 10 * wide if wide > 0 else 10.0
-    values = jacobian_margin(network, x, labels, reach=reach).cpu()
-    return Certificate(what="Jacobian bound (19), exact in 2-D", values=values)
 
 
 def _along(

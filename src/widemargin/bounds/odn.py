@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from widemargin import norms, places
 from widemargin.bounds.chain import LayerChain, Link, chain_of
-from widemargin.bounds.cushions import Cushions, check_probes, measured
+from widemargin.bounds.cushions import Cushions, cushions
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.checks import check_choice, check_number
 from widemargin.margins.measurement import measure
@@ -116,16 +116,14 @@ def odn(
         batch_size: samples at a time.
         biases: refuse a network with biases, or run it with them and leave them out of the norms.
     """
-    for name, value in (("r", r), ("theta", theta), ("delta", delta)):
-        check_number(name, value, above=0.0)
-    check_number("theta", theta, below=float(r))
-    check_number("delta", delta, below=1.0)
+    check_number("r", r, above=0.0)
+    check_number("theta", theta, above=0.0, below=float(r))
+    check_number("delta", delta, above=0.0, below=1.0)
     check_choice("cushion_form", cushion_form, ("printed", "squared"))
     check_choice("log_form", log_form, ("printed", "proof"))
-    check_probes(probes, batch_size)
+    found = cushions(model, x, probes=probes, seed=seed, batch_size=batch_size, biases=biases)
     chain = chain_of(model, x, biases=biases)
     distances, sizes = _margins(model, x, labels, batch_size)
-    found = measured(chain, model, x, probes=probes, seed=seed, batch_size=batch_size)
     layers = tuple(_layer(link, found, 2 if cushion_form == "squared" else 1) for link in chain.weights)
     depth, m = len(layers), len(x)
     ratio = ((r + theta) / (r - theta)) ** 2
@@ -156,7 +154,7 @@ def odn(
 
 
 def _assumptions(chain: LayerChain, within: float) -> tuple[Assumption, ...]:
-    between = {type(link.module).__name__ for link in chain.links if not link.is_weight}
+    between = [link for link in chain.links if not link.is_weight]
     return (
         chain.no_biases,
         Assumption(
@@ -164,8 +162,8 @@ def _assumptions(chain: LayerChain, within: float) -> tuple[Assumption, ...]:
         ),
         Assumption(
             text="activations are plain ReLUs",
-            holds=all(link.is_weight or link.is_plain for link in chain.links),
-            found=", ".join(sorted(between)) or "none",
+            holds=all(link.is_plain for link in between),
+            found=", ".join(sorted({type(link.module).__name__ for link in between})) or "none",
         ),
     )
 

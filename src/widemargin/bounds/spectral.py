@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin.bounds.chain import LayerChain, Link, chain_of
+from widemargin.bounds.chain import Link, chain_of
 from widemargin.bounds.result import Assumption, Bound
 from widemargin.checks import check_choice, check_count, check_number
 from widemargin.margins.normalized import Biases
@@ -102,8 +102,8 @@ def spectral(
         raise ValueError(f"reference is {reference!r}, expected a network, 'identity' or None")
     chain = chain_of(model, x, biases=biases)
     found = tuple(
-        SpectralLayer(name=link.name, spectral=link.lipschitz, deviation=_two_one(link, centre, convolutions))
-        for link, centre in zip(chain.weights, _centres(chain, reference), strict=True)
+        SpectralLayer(name=link.name, spectral=link.lipschitz, deviation=_deviation(link, reference, convolutions))
+        for link in chain.weights
     )
     scores = predict(unwrap(model), x, batch_size=batch_size)
     margins = output(scores, labels.to(scores.device))
@@ -133,32 +133,18 @@ def spectral(
     )
 
 
-def _centres(chain: LayerChain, reference: nn.Module | Literal["identity"] | None) -> list[Tensor]:
-    if reference is None:
-        return [torch.zeros_like(link.weight) for link in chain.weights]
-    if reference == "identity":
-        return [_identity(link) for link in chain.weights]
-    assert isinstance(reference, nn.Module)
-    stored = dict(unwrap(reference).named_modules(remove_duplicate=False))
-    centres = []
-    for link in chain.weights:
-        centre = getattr(stored.get(link.name.partition("#")[0]), "weight", None)
-        if not isinstance(centre, Tensor) or centre.shape != link.weight.shape:
-            shape = list(link.weight.shape)
-            raise ValueError(f"reference has no weight of shape {shape} at {link.name!r}, as the network has")
-        centres.append(centre.detach().to(link.weight))
-    return centres
-
-
-def _identity(link: Link) -> Tensor:
+def _deviation(link: Link, reference: nn.Module | Literal["identity"] | None, convolutions: Convolutions) -> float:
+    """‖Wᵀ − Mᵀ‖_{2,1}."""
     centre = torch.zeros_like(link.weight)
-    if centre.ndim == 2:
-        return centre.fill_diagonal_(1.0)
-    groups = link.module.groups
-    assert isinstance(groups, int)
-    return nn.init.dirac_(centre, groups)
-
-
-def _two_one(link: Link, centre: Tensor, convolutions: Convolutions) -> float:
+    if isinstance(reference, nn.Module):
+        stored = dict(unwrap(reference).named_modules(remove_duplicate=False)).get(link.name.partition("#")[0])
+        weight, shape = getattr(stored, "weight", None), list(centre.shape)
+        if not isinstance(weight, Tensor) or weight.shape != centre.shape:
+            raise ValueError(f"reference has no weight of shape {shape} at {link.name!r}, as the network has")
+        centre = weight.detach().to(centre)
+    elif reference == "identity" and centre.ndim == 2:
+        centre.fill_diagonal_(1.0)
+    elif reference == "identity":
+        nn.init.dirac_(centre, getattr(link.module, "groups", 1))
     moved = link.weight - centre
     return float(norms.two_one(moved) if convolutions == "kernel" else link.rows(moved).sum())

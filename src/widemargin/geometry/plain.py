@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -40,12 +41,12 @@ def plain(piece: Slice | Raster, *, cells: bool = True) -> dict[str, Any]:
     polygons = [rows[:count] for rows, count in zip(corners, counts)]
     labels = _indices(parts.label)
     whole = None if cells else merged(polygons, labels, fine)
-    shown = [
-        {"corners": rows, "label": label, "slope": slopes[cell]}
-        for rows, label, cell in zip(polygons, labels, parts.cell.tolist())
-    ]
+    shown: list[dict[str, Any]]
     if whole is not None:
         shown = [{"corners": rows, "label": label} for rows, label in whole]
+    else:
+        owners = zip(polygons, labels, parts.cell.tolist())
+        shown = [{"corners": rows, "label": label, "slope": slopes[cell]} for rows, label, cell in owners]
     return {"box": list(piece.plane.box), "parts": shown, "boundary": list(once.values())}
 
 
@@ -66,19 +67,17 @@ def outlines(piece: Slice, *, size: float, points: int = 48) -> list[list[list[f
 
 
 def _runs(raster: Raster) -> list[list[float | int]]:
-    labels = raster.labels()
-    rows, columns = labels.shape
+    rows, columns = raster.points.shape[:2]
     left, right, bottom, top = raster.plane.box
     wide, high = (right - left) / columns, (top - bottom) / rows
     found: list[list[float | int]] = []
-    for row, line in enumerate(labels):
+    for row, line in enumerate(raster.labels()):
         start = 0
-        values = _indices(line)
-        for column in range(1, columns + 1):
-            if column == columns or values[column] != values[start]:
-                ends = [left + start * wide, left + column * wide, bottom + row * high, bottom + (row + 1) * high]
-                found.append([*ends, values[start]])
-                start = column
+        for label, run in itertools.groupby(_indices(line)):
+            end = start + len(list(run))
+            ends = [left + start * wide, left + end * wide, bottom + row * high, bottom + (row + 1) * high]
+            found.append([*ends, label])
+            start = end
     return found
 
 
@@ -137,7 +136,7 @@ def _loops(pairs: list[tuple[Corner, Corner]]) -> list[list[Corner]] | None:
         first = next(iter(after))
         loop, here = [first], _step(after, first)
         while here != first:
-            if here is None or here not in after:
+            if here not in after:
                 return None
             if here in loop:  # visited twice: the part between is a loop
                 begin = loop.index(here)

@@ -35,7 +35,10 @@ CAPABILITIES: dict[str, str] = {
 """What can be known about a layer: the arguments of a rule → its result. x is an input `[batch, ...]`."""
 
 _ALWAYS_INHERITED = {"row_axis", "normalizes", "unstackable"}
-_BY_ATTRIBUTE = {"pieces": "slopes", "lipschitz": "lipschitz"}
+_BY_ATTRIBUTE: dict[str, tuple[str, Rule]] = {
+    "pieces": ("slopes", lambda module, _: Slopes.of(module.slopes, type(module).__name__)),
+    "lipschitz": ("lipschitz", lambda module, _: float(module.lipschitz)),
+}
 _FORMS: dict[str, tuple[type[Form], ...]] = {"affine": (Affine,), "pieces": (Slopes, MaxPool)}
 _rules: dict[str, dict[Key, Rule]] = {capability: {} for capability in CAPABILITIES}
 _cache: dict[tuple[str, type], Rule | None] = {}
@@ -67,9 +70,9 @@ def rule(capability: str, module: object) -> Rule | None:
     that are refused, it has always). Modules outside the registry may state their slopes (negative, positive) in an
     attribute `slopes`, and their Lipschitz constant in `lipschitz`.
     """
-    name = _BY_ATTRIBUTE.get(capability)
-    if name is not None and hasattr(module, name):
-        return _ATTRIBUTE_RULES[capability]
+    name, by_attribute = _BY_ATTRIBUTE.get(capability, ("", None))
+    if name and hasattr(module, name):
+        return by_attribute
     kind = type(module)
     if (capability, kind) not in _cache:
         _cache[capability, kind] = _inherited(capability, kind)
@@ -101,14 +104,3 @@ def _inherited(capability: str, kind: type) -> Rule | None:
             same = capability in _ALWAYS_INHERITED or getattr(kind, "forward", None) is getattr(parent, "forward", None)
             return _rules[capability][parent] if same else None
     return None
-
-
-def _own_slopes(module: nn.Module, _: object) -> Slopes:
-    return Slopes.of(module.slopes, type(module).__name__)
-
-
-def _own_lipschitz(module: nn.Module, _: object) -> float:
-    return float(module.lipschitz)  # type: ignore[arg-type]
-
-
-_ATTRIBUTE_RULES: dict[str, Rule] = {"pieces": _own_slopes, "lipschitz": _own_lipschitz}

@@ -107,19 +107,16 @@ class Trace:
 
     def _follow(self, x: Tensor, where: str) -> None:
         """Note whether anything but the shape changed since the last layer, and a change of shape as a layer."""
-        last = self._last
+        last, same_shape = self._last, x.shape == self._last.shape
         same = x.data_ptr() == last.data_ptr() and x.numel() == last.numel() and x._version == self._version
-        if x.shape == last.shape:
-            same = same and x.stride() == last.stride()
-        elif same and x.is_contiguous() and last.is_contiguous():
-            self.calls.append(Call(name="reshape", module=Reshape(x.shape[1:]), x=last[:1].clone()))
-        else:
-            same = False
+        same &= x.stride() == last.stride() if same_shape else x.is_contiguous() and last.is_contiguous()
         if not same:
             name, module = self._running[-1]
             called = f"layer {name!r}" if name else "model"
             what = f"computes something that is not a module between {self._before} and {where}"
             self._break(f"{called} is a {type(module).__name__}, which {what}")
+        elif not same_shape:
+            self.calls.append(Call(name="reshape", module=Reshape(x.shape[1:]), x=last[:1].clone()))
         self._last, self._version = x, x._version
 
     def _break(self, reason: str) -> None:
