@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from widemargin import layers
 from widemargin.bounds.result import Assumption
 from widemargin.checks import check_batch, check_choice
-from widemargin.layers.forms import Affine, RowNorms, Slopes
+from widemargin.layers.forms import Affine, Form, Slopes
 from widemargin.layers.trace import Call
 from widemargin.margins.normalized import Biases
 
@@ -27,22 +27,25 @@ _RELU = Slopes(negative=0.0, positive=1.0)
 class Link:
     """A layer of a chain, on inputs of `shape` (without the batch).
 
-    `lipschitz` is its l_2 Lipschitz constant: for a layer with weights the operator norm ‖W‖_2. `row_norms` gives the
-    l_q norm of every row of the linear operator, also with another weight in place of the layer's own. `is_plain`:
-    a ReLU, or a layer that only moves entries.
+    `lipschitz` is its l_2 Lipschitz constant: for a layer with weights the operator norm ‖W‖_2. `form` is its affine or
+    piecewise affine form, if it has one.
     """
 
     name: str
     module: nn.Module
     shape: tuple[int, ...]
     lipschitz: float
-    is_plain: bool
-    row_norms: RowNorms | None = None
+    form: Form | None
 
     @property
     def is_weight(self) -> bool:
-        """Whether the layer has a weight."""
-        return self.row_norms is not None
+        """Whether the layer is a linear operator with a weight."""
+        return isinstance(self.form, Affine) and self.form.is_weight
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the layer is a ReLU, or only moves entries."""
+        return self.form.moves if isinstance(self.form, Affine) else self.form == _RELU
 
     @property
     def weight(self) -> Tensor:
@@ -63,8 +66,9 @@ class Link:
 
     def rows(self, weight: Tensor) -> Tensor:
         """The l_2 norm of every row of the linear operator with `weight` in place of the layer's own."""
-        assert self.row_norms is not None
-        return self.row_norms(2.0, weight)
+        assert isinstance(self.form, Affine)
+        assert self.form.row_norms is not None
+        return self.form.row_norms(2.0, weight)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,41 +114,29 @@ def chain_of(model: nn.Module, x: Tensor, *, biases: Biases = "refuse", batch_no
         raise ValueError(f"the network {last}, expected a chain that ends in a Linear or Conv layer")
     for link in chain.weights:
         if link.module.bias is not None and biases == "refuse":
-            raise ValueError(
-                f"layer {link.name!r} has a bias, which this theorem does not count: build the network without biases, "
-                "or pass biases='ignore'"
-            )
+            cure = "build the network without biases, or pass biases='ignore'"
+            raise ValueError(f"layer {link.name!r} has a bias, which this theorem does not count: {cure}")
     return chain
 
 
 @torch.no_grad()
 def _link(call: Call, batch_norm: bool) -> Link:
-    name, module, shape = call.name, call.module, tuple(call.x.shape[1:])
-    operator_norm, affine = layers.rule("operator_norm", module), layers.rule("affine", module)
-    pieces = layers.rule("pieces", module)
-    form: Affine | None = None if affine is None else affine(module, call.x)
-    if operator_norm is None or form is None:
-        is_plain = (form is not None and form.moves) or (pieces is not None and pieces(module, call.x) == _RELU)
-        constant = _constant(call, batch_norm)
-        return Link(name=name, module=module, shape=shape, lipschitz=constant, is_plain=is_plain)
-    if form.row_norms is None:
-        raise TypeError(f"layer {name!r} has padding_mode {module.padding_mode!r}, expected 'zeros'")
-    constant = float(operator_norm(copy.deepcopy(module).double(), shape))
-    if not constant > 0:
-        raise ValueError(f"layer {name!r} has a weight of norm {constant}, for which no bound is defined")
-    return Link(name=name, module=module, shape=shape, lipschitz=constant, is_plain=False, row_norms=form.row_norms)
-
-
-def _constant(call: Call, batch_norm: bool) -> float:
-    """The Lipschitz constant of a layer without weights, or of BatchNorm."""
-    lipschitz = layers.rule("lipschitz", call.module)
-    normalizes = layers.rule("normalizes", call.module) is not None
-    trained = next(call.module.parameters(), None) is not None
-    if lipschitz is None or (not batch_norm if normalizes else trained):
-        raise TypeError(
-            f"layer {call.name!r} is a {type(call.module).__name__}, whose Lipschitz constant is not known: expected "
-            f"Linear, Conv, ReLU, LeakyReLU, pools, flatten{', BatchNorm' if batch_norm else ''}, or a layer without "
-            "parameters that has an attribute lipschitz"
-        )
-    constant: float = lipschitz(call.module, call.x)
-    return constant
+    form, module, shape = layers.form_of(call.module, call.x), call.module, tuple(call.x.shape[1:])
+    operator_norm, lipschitz = layers.rule("operator_norm", module), layers.rule("lipschitz", module)
+    if operator_norm is not None and isinstance(form, Affine):
+        if form.row_norms is None:
+            raise TypeError(f"layer {call.name!r} has padding_mode {module.padding_mode!r}, expected 'zeros'")
+        constant = float(operator_norm(copy.deepcopy(module).double(), shape))
+        if not constant > 0:
+            raise ValueError(f"layer {call.name!r} has a weight of norm {constant}, for which no bound is defined")
+    else:
+        normalizes = layers.rule("normalizes", module) is not None
+        trained = next(module.parameters(), None) is not None
+        if lipschitz is None or (not batch_norm if normalizes else trained):
+            known = f"Linear, Conv, ReLU, LeakyReLU, pools, flatten{', BatchNorm' if batch_norm else ''}"
+            raise TypeError(
+                f"layer {call.name!r} is a {type(module).__name__}, whose Lipschitz constant is not known: expected "
+                f"{known}, or a layer without parameters that has an attribute lipschitz"
+            )
+        constant = lipschitz(module, call.x)
+    return Link(name=call.name, module=module, shape=shape, lipschitz=constant, form=form)

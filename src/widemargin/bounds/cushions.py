@@ -87,7 +87,7 @@ def cushions(
         probes = 0 if sum(link.units for link in weights[1:]) <= EXACT_UNITS else DEFAULT_PROBES
     network = unwrap(model)
     generator = torch.Generator().manual_seed(seed)
-    frobenius = [link.frobenius for link in weights]
+    names, frobenius = [link.name for link in weights], [link.frobenius for link in weights]
     layer = [math.inf] * len(weights)
     between: dict[tuple[int, int], Interlayer] = {}
     contraction = 1.0
@@ -104,18 +104,11 @@ def cushions(
                 for i, (squared, error) in enumerate(_jacobian_norms(outputs, j, probes, generator)):
                     mu = _ratio(after[j], squared.sqrt() * after[i])
                     worst = int(mu.argmin())
-                    if (i, j) not in between or float(mu[worst]) < between[i, j].cushion:
-                        norm = float(squared[worst].sqrt())
-                        between[i, j] = Interlayer(
-                            lower=weights[i].name,
-                            upper=weights[j].name,
-                            cushion=float(mu[worst]),
-                            norm=norm,
-                            # of a root: d√s = ds/(2√s)
-                            standard_error=float(error[worst]) / (2 * norm) if norm else 0.0,
-                        )
+                    cushion, norm, spread = float(mu[worst]), float(squared[worst].sqrt()), float(error[worst])
+                    spread = spread / (2 * norm) if norm else 0.0  # of a root: d√s = ds/(2√s)
+                    new = Interlayer(lower=names[i], upper=names[j], cushion=cushion, norm=norm, standard_error=spread)
+                    between[i, j] = min(between.get((i, j), new), new, key=lambda one: one.cushion)
     width = max(link.units for link in weights)
-    names = [link.name for link in weights]
     return Cushions(
         layer=dict(zip(names, layer, strict=True)),
         minimal={
@@ -151,10 +144,9 @@ def _jacobian_norms(
     """For every i < j: ‖J^{i,j}‖_F² of each sample, and its standard error."""
     target = outputs[j].flatten(1)
     lower = outputs[:j]
-    units = target.shape[1]
     total = [torch.zeros(len(target), dtype=torch.float64, device=target.device) for _ in lower]
     squares = [torch.zeros_like(t) for t in total]
-    for k in range(probes or units):
+    for k in range(probes or target.shape[1]):
         z = torch.zeros_like(target)
         if probes:
             z += (2 * torch.randint(0, 2, target.shape, generator=generator) - 1).to(target)

@@ -88,11 +88,9 @@ def read(model: nn.Module, x: Tensor) -> Network:
 
 
 def _form(call: Call) -> Form:
-    module = call.module
-    rule = layers.rule("pieces", module) or layers.rule("affine", module)
-    form: Form | None = None if rule is None else rule(module, call.x)
+    form = layers.form_of(call.module, call.x)
     if form is None:
-        raise TypeError(f"layer {call.name!r} is {module!r}, which has no piecewise affine form, expected {_KNOWN}")
+        raise TypeError(f"layer {call.name!r} is {call.module!r}, which is not piecewise affine, expected {_KNOWN}")
     return form
 
 

@@ -12,7 +12,8 @@ code when they are imported: `certify` the linear relaxations, `population` the 
 
 from widemargin.layers import activation, attention, convolution, linear, normalization, pooling, structure  # noqa: F401
 from widemargin.layers.forms import Affine, MaxPool, Slopes
-from widemargin.layers.registry import CAPABILITIES, lookup, register, rule, table
+from widemargin.layers.registry import CAPABILITIES, form_of, lookup, register, rule, table
 from widemargin.layers.trace import read_chain
 
-__all__ = ["CAPABILITIES", "Affine", "MaxPool", "Slopes", "lookup", "read_chain", "register", "rule", "table"]
+__all__ = ["CAPABILITIES", "Affine", "MaxPool", "Slopes"]
+__all__ += ["form_of", "lookup", "read_chain", "register", "rule", "table"]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin.layers.forms import Slopes
-from widemargin.layers.registry import register, rule
+from widemargin.layers.registry import form_of, register
 
 
 @register("pieces", nn.ReLU)
@@ -33,10 +33,9 @@ def prelu(module: nn.PReLU, _: Tensor) -> Slopes | None:
 @register("lipschitz", nn.ReLU, nn.LeakyReLU, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 def lipschitz(module: nn.Module, x: Tensor) -> float:
     """The constant of the piecewise affine form."""
-    pieces = rule("pieces", module)
-    assert pieces is not None
-    constant: float = pieces(module, x).lipschitz
-    return constant
+    form = form_of(module, x)
+    assert form is not None
+    return form.lipschitz
 
 
 @register("jvp", nn.ReLU, F.relu, torch.relu, Tensor.relu)

@@ -79,6 +79,13 @@ def rule(capability: str, module: object) -> Rule | None:
     return _cache[capability, kind]
 
 
+def form_of(module: nn.Module, x: Tensor) -> Form | None:
+    """The piecewise affine or affine form of a layer on inputs like `x`, or None."""
+    found = rule("pieces", module) or rule("affine", module)
+    form: Form | None = None if found is None else found(module, x)
+    return form
+
+
 def lookup(capability: str) -> dict[Key, Rule]:
     """The rules of `capability` by their exact key, for functions of torch and autograd nodes."""
     return _rules[capability]

@@ -91,9 +91,7 @@ class Nero(ClosureOptimizer):
         for number in numbers:
             stored = state_dict["state"].get(number, {}).keys()
             if not {"step", "scale", "v"} <= stored:
-                raise ValueError(
-                    f"state_dict holds {sorted(stored)} for parameter {number}, expected step, scale and v of Nero"
-                )
+                raise ValueError(f"state_dict has {sorted(stored)} for parameter {number}, expected step, scale, v")
         super().load_state_dict(state_dict)
         for number, parameter in zip(numbers, (p for group in self.param_groups for p in group["params"])):
             if parameter.dtype != _dtype(parameter):  # torch has rounded v to half precision
@@ -105,10 +103,8 @@ class Nero(ClosureOptimizer):
                 if parameter.grad is None or not parameter.numel():
                     continue
                 if parameter.grad.layout != torch.strided:
-                    raise RuntimeError(
-                        f"{_called(group, number)} has a gradient of layout {parameter.grad.layout}, expected dense "
-                        "gradients (for an Embedding, sparse=False)"
-                    )
+                    layout = f"a gradient of layout {parameter.grad.layout}, expected torch.strided (sparse=False)"
+                    raise RuntimeError(f"{_called(group, number)} has {layout}")
                 yield _Moved(parameter, group, self.state[parameter])
 
 
@@ -194,30 +190,26 @@ def _batches(moved: Iterable[_Moved]) -> Iterator[list[_Moved]]:
 
 
 def _move(batch: list[_Moved]) -> None:
-    first = batch[0]
-    setting = {
-        "lr": first.group["lr"],
-        "beta": first.group["beta"],
-        "step": first.state["step"],
-        "constrained": _is_constrained(first.parameter, first.group),
-    }
-    if len(batch) == 1:
-        rows = first.rows(first.parameter)
-        advance_(rows, first.rows(first.parameter.grad), first.state["v"], first.state["scale"], **setting)
-        if rows.data_ptr() != first.parameter.data_ptr():
-            first.parameter.copy_(first.back(rows))
-        return
+    first, alone = batch[0], len(batch) == 1
     each = [one.state["v"] for one in batch]
     counts = [len(v) for v in each]
-    v = torch.cat(each)
-    scale = torch.ones_like(v)
-    torch._foreach_mul_(list(scale.split(counts)), [one.state["scale"] for one in batch])
-    rows = torch.cat([one.rows(one.parameter) for one in batch])
-    gradient = torch.cat([one.rows(one.parameter.grad) for one in batch])
-    advance_(rows, gradient, v, scale, **setting)
-    torch._foreach_copy_(each, list(v.split(counts)))
-    parts = [one.back(part) for one, part in zip(batch, rows.split(counts))]
-    torch._foreach_copy_([one.parameter for one in batch], parts)
+    rows = _joined([one.rows(one.parameter) for one in batch])
+    v, scale = _joined(each), first.state["scale"]
+    if not alone:
+        scale = torch.ones_like(v)
+        torch._foreach_mul_(list(scale.split(counts)), [one.state["scale"] for one in batch])
+    gradient = _joined([one.rows(one.parameter.grad) for one in batch])
+    setting = {"lr": first.group["lr"], "beta": first.group["beta"], "step": first.state["step"]}
+    advance_(rows, gradient, v, scale, constrained=_is_constrained(first.parameter, first.group), **setting)
+    if not alone:
+        torch._foreach_copy_(each, list(v.split(counts)))
+    if rows.data_ptr() != first.parameter.data_ptr():
+        parts = [one.back(part) for one, part in zip(batch, rows.split(counts))]
+        torch._foreach_copy_([one.parameter for one in batch], parts)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _is_constrained(parameter: Tensor, group: ParamGroup) -> bool:
