@@ -176,7 +176,7 @@ P, ONES = small_posterior(), torch.ones(4, 3)
         (lambda: gp.expected_accuracy(P, torch.ones(4), 1), ValueError, r"labels has shape \[4\]"),
         (lambda: gp.expected_accuracy(P, torch.ones(5), 0), ValueError, "members is 0"),
         (lambda: gp.finite_ensemble(ONES[0]), ValueError, r"predictions has shape \[3\]"),
-        (lambda: gp.finite_ensemble(ONES[:1]), ValueError, "predictions has 1 members"),
+        (lambda: gp.finite_ensemble(ONES[:1]), ValueError, r"predictions has shape \[1, 3\]"),
         (lambda: gp.finite_ensemble(ONES.long()), TypeError, r"predictions has dtype torch\.int64"),
         (lambda: gp.finite_ensemble([1.0]), TypeError, "predictions is a list"),  # type: ignore[arg-type]
         (lambda: gp.finite_ensemble(ONES * math.nan), ValueError, "predictions has nan at index 0"),

@@ -83,14 +83,8 @@ class Bracket:
         kept = self.correct & self.found
         low, high, linear = self.lower[kept], self.upper[kept], self.linearized[kept]
         some = len(low) > 0
-        columns = {
-            "lower": low,
-            "upper": high,
-            "linearized": linear,
-            "gap": high - low,
-            "lower/upper": low / high,
-            "error": (linear - high).abs() / high,
-        }
+        columns = {"lower": low, "upper": high, "linearized": linear, "gap": high - low, "lower/upper": low / high}
+        columns["error"] = (linear - high).abs() / high
         medians = {name: float(values.nanquantile(0.5)) if some else math.nan for name, values in columns.items()}
         inside = float(((linear >= low) & (linear <= high)).double().mean()) if some else math.nan
         return {"samples": len(self), "bracketed": int(kept.sum()), "medians": medians, "between": inside}
@@ -191,5 +185,4 @@ def _lower(
 
 def _lipschitz(network: nn.Module, x: Tensor, y: Tensor, p: float) -> Tensor:
     found = theorems.input_margin(copy.deepcopy(network).double(), x.double(), y, directions=0)
-    size = x[0].numel()
-    return found.spectral.values / (size ** (0.5 - 1 / p) if p > 2 else 1.0)
+    return found.spectral.values / (x[0].numel() ** (0.5 - 1 / p) if p > 2 else 1.0)

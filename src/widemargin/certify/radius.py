@@ -126,11 +126,13 @@ def _bounds(
     region: Ball | Box = Ball(centre=x, radius=radius, q=norms.dual(p))
     boxes: list[Box] = []
     tube = None if method == "ibp" else l2_ball(x, radius, p)
+    depth = 0  # layers before the step that do more than move entries: the intervals after one of them are exact
     for number, (step, shape) in enumerate(zip(network.steps, network.shapes)):
         box = box_of(region)
-        if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and _is_loose(network, boxes):
+        if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and depth > 1:
             region = box = _tightened(network, boxes, box, x, radius, p)
         boxes.append(box)
+        depth += not (isinstance(step, Affine) and step.moves)
         region = through(step, region)
         if tube is not None:
             if isinstance(region, Box) and isinstance(step, Affine) and step.row_norms is not None:
@@ -143,12 +145,6 @@ def _bounds(
     if method == "ibp":
         return None, interval
     return linear_bound(network, boxes, rows.view(*rows.shape[:2], *network.output), x, p), interval
-
-
-def _is_loose(network: Network, boxes: list[Box]) -> bool:
-    """Whether these boxes are those of more than one layer: the intervals of the first are exact."""
-    before = network.steps[: len(boxes)]
-    return sum(not (isinstance(step, Affine) and step.moves) for step in before) > 1
 
 
 def _tightened(network: Network, boxes: list[Box], box: Box, x: Tensor, radius: Tensor, p: float) -> Box:

@@ -122,17 +122,11 @@ class LinearBound:
 
 
 def linear_bound(network: Network, boxes: Sequence[Box], rows: Tensor, x: Tensor, p: float) -> LinearBound:
-    """A linear lower bound by x of rows·h, h being the output of step number len(boxes) − 1.
+    """A linear lower bound by x of rows·h over l_p balls around `x`, h being the output of step number len(boxes) − 1.
 
-    At a kink, a positive coefficient takes the kink's lower linear bound on its box and a negative one its upper bound.
-    Boxes of a ball hold in every smaller ball, and so does the linear bound.
-
-    Args:
-        network: the network.
-        boxes: boxes of the inputs of the first len(boxes) steps.
-        rows: coefficients `[batch, rows, *shape]` of h.
-        x: centres of the balls.
-        p: their norm.
+    `boxes` are of the inputs of the steps, `rows` `[batch, rows, *shape]` are coefficients of h. At a kink, a positive
+    coefficient takes the kink's lower linear bound on its box and a negative one its upper bound. Boxes of a ball hold
+    in every smaller ball, and so does the linear bound.
     """
     batch, many = rows.shape[:2]
     constant, size = rows.new_zeros(batch, many), rows.new_zeros(batch, many)
@@ -142,9 +136,8 @@ def linear_bound(network: Network, boxes: Sequence[Box], rows: Tensor, x: Tensor
         constant, size = constant + shares.sum(dim=2), size + shares.abs().sum(dim=2)
     flat, centre = rows.flatten(2), x.flatten(1)[:, None]
     slope = norms.lp(flat.flatten(0, 1), norms.dual(p)).view(batch, many)
-    return LinearBound(
-        at_x=(flat * centre).sum(dim=2) + constant, slope=slope, size=size + (flat * centre).abs().sum(dim=2)
-    )
+    at_x = flat * centre
+    return LinearBound(at_x=at_x.sum(dim=2) + constant, slope=slope, size=size + at_x.abs().sum(dim=2))
 
 
 @layers.register("relaxation", Affine)
@@ -178,7 +171,6 @@ def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
 @layers.register("relaxation", MaxPool)
 def _pool(step: MaxPool, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
     """max_j h_j ≥ h_k, k the entry of largest lower bound; ≤ h_k if no other can exceed it, else ≤ max_j upper_j."""
-    units = torch.arange(len(step.windows), device=rows.device)
     lows, highs = step.entries(box.lower), step.entries(box.upper)
     best = lows.argmax(dim=2)
     rival = highs.scatter(2, best[:, :, None], -torch.inf).amax(dim=2)
@@ -186,7 +178,7 @@ def _pool(step: MaxPool, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
     top = torch.where(settled, torch.zeros_like(rival), highs.amax(dim=2))[:, None]
     flat = rows.flatten(2)
     kept = torch.where((flat > 0) | settled[:, None], flat, torch.zeros_like(flat))
-    index = step.windows[units, best][:, None].expand_as(flat)
+    index = step.windows.expand(len(best), -1, -1).gather(2, best[:, :, None]).mT.expand_as(flat)
     before = torch.zeros(*flat.shape[:2], box.lower[0].numel(), dtype=flat.dtype, device=flat.device)
     before.scatter_add_(2, index, kept)
     return before.view(*flat.shape[:2], *box.lower.shape[1:]), flat.clamp(max=0) * top

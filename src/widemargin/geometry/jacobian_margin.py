@@ -74,9 +74,7 @@ def _one(
     box = Plane.through(network, x[0], e1, e2, (-best, best, -best, best))
     found = partition(network, box, tolerance=1e-12 * best, max_cells=max_cells)
     if found is None:
-        raise ValueError(
-            f"x[{index}] has more than {max_cells} cells within {best:.6g}, expected fewer: see max_cells and reach"
-        )
+        raise ValueError(f"x[{index}] has more than {max_cells} cells within {best:.6g}: see max_cells and reach")
     corners = found[0].corners.flatten(0, 1)
     turn = torch.atan2(corners[:, 1], corners[:, 0]).unique()
     low, high = turn, torch.cat((turn[1:], turn[:1] + 2 * math.pi))

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from widemargin.checks import check_choice
+from widemargin.checks import check_batch, check_choice
 from widemargin.geometry.slices import Slice
 from widemargin.margins.output import output
 from widemargin.types import Labels, PerExample
@@ -39,47 +39,41 @@ def exact_margin(
     if not isinstance(piece, Slice):
         raise TypeError(f"piece is {piece!r}, expected an exact Slice")
     check_choice("outside", outside, ("raise", "edge"))
-    points = _checked(piece, points)
+    check_batch(points, "points")
+    if points.shape[1:] != (2,):
+        raise ValueError(f"points has shape {list(points.shape)}, expected [batch, 2]: coordinates in the slice")
+    points = points.to(piece.maps)
+    low, high = points.new_tensor(piece.plane.box).view(2, 2).T
+    beyond = (~((points >= low) & (points <= high)).all(dim=1)).nonzero()
+    if len(beyond):
+        index = int(beyond[0])
+        raise ValueError(f"points[{index}] is {points[index].tolist()}, outside the box {piece.plane.box}")
     labels = labels.to(points.device)
     right = output(piece.scores(points), labels) > 0
     found = piece.boundary()
     ends = found.ends @ piece.plane.frame.T
     places = points @ piece.plane.frame.T
-    every = _distances(places, ends, torch.ones(1, len(ends), dtype=torch.bool, device=points.device))
+    every = _distances(places, ends)
     if signed:
         # Of a misclassified point only a boundary of its own class counts.
         own = (found.labels[None] == labels.to(found.labels.dtype)[:, None, None]).any(dim=2)
         every = torch.where(right, every, _distances(places, ends, own))
     corners = piece.plane.outline().corners[0] @ piece.plane.frame.T
     sides = torch.stack((corners, corners.roll(-1, 0)), dim=1)
-    edge = _distances(places, sides, torch.ones(1, 4, dtype=torch.bool, device=points.device))
+    edge = _distances(places, sides)
     unseen = (edge < every) & (right | signed)
     if outside == "raise" and bool(unseen.any()):
         index = int(unseen.nonzero()[0])
-        raise ValueError(
-            f"points[{index}] is {float(edge[index]):.6g} from the edge of the box {piece.plane.box} and no boundary "
-            "is closer: give a wider box, or outside='edge' for a lower bound"
-        )
+        where = f"is {float(edge[index]):.6g} from the edge of the box {piece.plane.box} and no boundary is closer"
+        raise ValueError(f"points[{index}] {where}: give a wider box, or outside='edge' for a lower bound")
     every = torch.minimum(every, edge)
     return torch.where(right, every, -every if signed else torch.zeros_like(every))
 
 
-def _checked(piece: Slice, points: Tensor) -> Tensor:
-    if not isinstance(points, Tensor) or points.ndim != 2 or points.shape[1] != 2 or len(points) == 0:
-        shape = list(points.shape) if isinstance(points, Tensor) else type(points).__name__
-        raise ValueError(f"points has shape {shape}, expected [batch, 2]: coordinates in the slice")
-    points = points.to(piece.maps)
-    left, right, bottom, top = piece.plane.box
-    low, high = points.new_tensor((left, bottom)), points.new_tensor((right, top))
-    bad = ~((points >= low) & (points <= high)).all(dim=1)
-    if bool(bad.any()):
-        index = int(bad.nonzero()[0])
-        raise ValueError(f"points[{index}] is {points[index].tolist()}, outside the box {piece.plane.box}")
-    return points
-
-
-def _distances(points: Tensor, segments: Tensor, counts: Tensor) -> Tensor:
-    """The distance of each point to the nearest of the segments that count for it; infinite if there are none."""
+def _distances(points: Tensor, segments: Tensor, counts: Tensor | None = None) -> Tensor:
+    """The distance of each point to the nearest of the segments that count for it (None: all); ∞ if there are none."""
+    if counts is None:
+        counts = torch.ones(1, len(segments), dtype=torch.bool, device=points.device)
     if len(segments) == 0:
         return torch.full_like(points[:, 0], torch.inf)
     found = []

@@ -100,7 +100,7 @@ def merged(
     edges: dict[int, dict[tuple[Corner, Corner], int]] = {}
     area = 0.0
     for polygon, label in zip(polygons, labels, strict=True):
-        keys = [_key(corner, fine) for corner in polygon]
+        keys = [(round(corner[0] / fine), round(corner[1] / fine)) for corner in polygon]
         places.update(zip(keys, map(list, polygon)))
         mine = edges.setdefault(label, {})
         area += _area(polygon)
@@ -154,10 +154,6 @@ def _step(after: dict[Corner, list[Corner]], here: Corner) -> Corner:
     if not ends:
         del after[here]
     return end
-
-
-def _key(corner: Sequence[float], fine: float) -> Corner:
-    return round(corner[0] / fine), round(corner[1] / fine)
 
 
 def _area(corners: Sequence[Sequence[float]]) -> float:

@@ -100,7 +100,14 @@ class Polygons:
         points, crossed = self._crossed(values)
         kept = (values >= 0) & self._real()
         chosen = torch.stack((kept, crossed), dim=2).flatten(1)
-        return _packed(torch.stack((self.corners, points), dim=2).flatten(1, 2), chosen)
+        points = torch.stack((self.corners, points), dim=2).flatten(1, 2)
+        # The chosen points are moved to the front of their row, in order; the rest is filled with the last of them.
+        counts = chosen.sum(dim=1)
+        most = max(int(counts.max()), 3) if len(counts) else 3
+        order = torch.argsort((~chosen).to(torch.uint8), dim=1, stable=True)
+        place = torch.minimum(torch.arange(most, device=points.device)[None], (counts - 1).clamp(min=0)[:, None])
+        index = order.gather(1, place)
+        return Polygons(corners=points.gather(1, index[:, :, None].expand(-1, -1, 2)), counts=counts)
 
     def crossings(self, values: Float[Tensor, "cells most"]) -> tuple[Tensor, Tensor]:
         """Corners where an affine function is 0, points of edges where it changes sign, and which of them count."""
@@ -134,13 +141,3 @@ def join(parts: list[Polygons]) -> Polygons:
         last = part.corners[:, -1:].expand(-1, most - part.corners.shape[1], -1)
         padded.append(torch.cat((part.corners, last), dim=1))
     return Polygons(corners=torch.cat(padded), counts=torch.cat([part.counts for part in parts]))
-
-
-def _packed(points: Tensor, chosen: Tensor) -> Polygons:
-    """The chosen points of each row moved to its front, in order, the rest filled with the last of them."""
-    counts = chosen.sum(dim=1)
-    most = max(int(counts.max()), 3) if len(counts) else 3
-    order = torch.argsort((~chosen).to(torch.uint8), dim=1, stable=True)
-    place = torch.minimum(torch.arange(most, device=points.device)[None], (counts - 1).clamp(min=0)[:, None])
-    index = order.gather(1, place)
-    return Polygons(corners=points.gather(1, index[:, :, None].expand(-1, -1, 2)), counts=counts)

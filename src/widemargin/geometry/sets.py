@@ -61,9 +61,7 @@ def sets(
     check_batch(points, "points")
     check_batch(x, "x")
     if len(x) != 1 or x.shape[1:] != points.shape[1:]:
-        raise ValueError(
-            f"x has shape {list(x.shape)}, expected one sample of the shape of points {list(points.shape)}"
-        )
+        raise ValueError(f"x has shape {list(x.shape)}, expected one sample as points has {list(points.shape)}")
     network = read(model, x)
     x, points = network.double(x), network.double(points)
     towards, size, gamma, product = output_margins(network, x, label)

@@ -90,7 +90,11 @@ def finite_ensemble(
         labels: of the n points; without them no accuracies.
         sizes: the numbers m of members, 1, 2, 4, … by default.
     """
-    _check_predictions(predictions)
+    check_floating(predictions, "predictions", "[members, n]")
+    if predictions.ndim not in (2, 3) or predictions.numel() == 0 or len(predictions) < 2:
+        shape = f"predictions has shape {list(predictions.shape)}"
+        raise ValueError(f"{shape}, expected [members, n] or [members, n, classes] of at least 2 members")
+    check_finite(predictions, "predictions")
     if predictions.ndim == 3 and predictions.shape[2] == 1:
         predictions = predictions.squeeze(2)
     members = len(predictions)
@@ -114,14 +118,3 @@ def _accuracy(outputs: Tensor, labels: Tensor, size: int) -> float:
     top = means.topk(2, dim=2)
     alone = top.values[..., 0] > top.values[..., 1]
     return float(((top.indices[..., 0] == labels) & alone).double().mean())
-
-
-def _check_predictions(predictions: Tensor) -> None:
-    check_floating(predictions, "predictions", "[members, n]")
-    if predictions.ndim not in (2, 3) or predictions.numel() == 0:
-        raise ValueError(
-            f"predictions has shape {list(predictions.shape)}, expected [members, n] or [members, n, classes]"
-        )
-    if len(predictions) < 2:
-        raise ValueError(f"predictions has {len(predictions)} members, expected at least 2 for a spread")
-    check_finite(predictions, "predictions")

@@ -108,8 +108,6 @@ def _unit(x: Shaped[Tensor, "n ..."], name: str) -> Float64[Tensor, "n d0"]:
     off = (~((norms - radius).abs() <= tolerance)).nonzero()
     if len(off):
         index = int(off[0])
-        raise ValueError(
-            f"{name} has norm {norms[index].item():.6g} at index {index}, expected √d_0 = {radius:.6g}: "
-            f"project it with wm.data.to_sphere"
-        )
+        norm = f"norm {norms[index].item():.6g} at index {index}"
+        raise ValueError(f"{name} has {norm}, expected √d_0 = {radius:.6g}: project it with wm.data.to_sphere")
     return rows / norms.unsqueeze(1)

@@ -143,7 +143,13 @@ def posterior(
         c2_diagonal[part] = 1.0 - torch.linalg.vector_norm(v, dim=1).square_()
     del lower
     _check_variances(c2_diagonal)
-    c2 = _c2(held, test, depth) if covariance else None
+    c2 = None
+    if covariance:
+        c2 = torch.empty(len(test), len(test), dtype=torch.float64, device=test.device)
+        kernel_into(c2, test, test, depth)
+        c2.diagonal().fill_(1.0)
+        c2.addmm_(held, held.T, alpha=-1.0)
+        c2.diagonal().clamp_min_(0.0)
     c2_diagonal.clamp_min_(0.0)
     return Posterior(c1=c1, c2_diagonal=c2_diagonal, c2=c2, depth=depth, margin=float(margin), sigma=float(sigma))
 
@@ -167,20 +173,9 @@ def check_labels(y: Shaped[Tensor, " n"], n: int, name: str, samples: str) -> No
     check_signs(y, name)
 
 
-def _c2(v: Float64[Tensor, "m n"], test: Float64[Tensor, "m d0"], depth: int) -> Float64[Tensor, "m m"]:
-    c2 = torch.empty(len(test), len(test), dtype=torch.float64, device=test.device)
-    kernel_into(c2, test, test, depth)
-    c2.diagonal().fill_(1.0)
-    c2.addmm_(v, v.T, alpha=-1.0)
-    c2.diagonal().clamp_min_(0.0)
-    return c2
-
-
 def _check_variances(c2_diagonal: Float64[Tensor, " m"]) -> None:
     """Raise where a variance is further below 0 than rounding explains: the linear system is ill-conditioned."""
     at = int(c2_diagonal.argmin())
     if not float(c2_diagonal[at]) >= -NEGATIVE:
-        raise ValueError(
-            f"test_x has variance {float(c2_diagonal[at]):g} at index {at}, expected 0 to 1: "
-            f"the Gram matrix of train_x is nearly singular, pass a larger jitter"
-        )
+        cure = "the Gram matrix of train_x is nearly singular, pass a larger jitter"
+        raise ValueError(f"test_x has variance {float(c2_diagonal[at]):g} at index {at}, expected 0 to 1: {cure}")

@@ -135,7 +135,8 @@ def group_norm_sums(node: Node, gradient: Tensor) -> Tensor:
     """
     x, mean, rstd = node._saved_input, node._saved_result1, node._saved_result2  # the last two [batch, groups]
     gradient, x, mean, rstd = (wide(tensor) for tensor in (gradient, x, mean, rstd))
-    if _is_for_kernel(gradient, x):
+    is_plain = gradient.dtype == x.dtype == torch.float32 and gradient.is_contiguous() and x.is_contiguous()
+    if gradient.is_cuda and is_plain and has_triton():
         from widemargin._cuda import norm_kernels
 
         return norm_kernels.group_norm_sums(gradient, x, mean, rstd)
@@ -144,13 +145,3 @@ def group_norm_sums(node: Node, gradient: Tensor) -> Tensor:
     by_group = (*mean.shape, -1)
     gamma = (gradient * x).sum(pixels).view(by_group) - beta.view(by_group) * mean.unsqueeze(2)
     return torch.stack([(gamma * rstd.unsqueeze(2)).view_as(beta), beta])
-
-
-def _is_for_kernel(gradient: Tensor, x: Tensor) -> bool:
-    return (
-        gradient.is_cuda
-        and gradient.dtype == x.dtype == torch.float32
-        and gradient.is_contiguous()
-        and x.is_contiguous()
-        and has_triton()
-    )
