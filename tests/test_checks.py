@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widemargin.checks import check_count, check_counts, check_finite, check_number, check_scores_and_labels
+from widemargin import checks
+from widemargin.checks import (
+    DeferredChecks,
+    check_count,
+    check_counts,
+    check_finite,
+    check_number,
+    check_scores_and_labels,
+    deferred_checks,
+)
 from widemargin.types import is_binary
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -162,3 +171,63 @@ def test_counts_name_the_entry(value: object, error: type[Exception], words: str
 def test_numbers_of_numpy_are_numbers() -> None:
     check_count("depth", np.int64(3))
     check_number("sigma", np.float32(0.5), above=0.0)
+
+
+SCORES = torch.zeros(3, 4)
+
+
+@pytest.fixture(params=[False, True], ids=["at once", "later"])
+def is_later(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """A CPU that has to be waited for, as a GPU has."""
+    monkeypatch.setattr(checks, "needs_sync", lambda _: request.param)
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("label", [-1, 4])
+def test_labels_out_of_range(is_later: bool, label: int) -> None:
+    labels = torch.tensor([0, label, 3])
+    if not is_later:
+        with pytest.raises(ValueError, match=f"labels has {label} at index 1"):
+            DeferredChecks(SCORES, labels)
+        return
+    with deferred_checks(SCORES, labels) as later:
+        assert later.labels.min() >= 0
+        assert later.labels.max() <= 3
+        assert later.labels.tolist()[::2] == [0, 3]
+        check_scores_and_labels(SCORES, labels)  # says nothing in here
+        with pytest.raises(ValueError, match=f"labels has {label} at index 1"):
+            later.wait()
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_scores_that_are_not_finite(is_later: bool, value: float) -> None:
+    scores, labels = SCORES.clone(), torch.tensor([0, 1, 2])
+    scores[2, 1] = value
+    if not is_later:
+        with pytest.raises(ValueError, match="at index 2"):
+            DeferredChecks(scores, labels)
+        return
+    with deferred_checks(scores, labels) as later:
+        check_finite(scores, "scores")
+        with pytest.raises(ValueError, match="at index 2"):
+            later.wait()
+
+
+def test_nothing_is_wrong(is_later: bool) -> None:
+    labels = torch.tensor([0, 1, 3])
+    large = torch.full((3, 4), 3e38)  # whose sum is infinite
+    for scores in (SCORES, large):
+        with deferred_checks(scores, labels) as later:
+            assert torch.equal(later.labels, labels)
+            later.wait()
+    with pytest.raises(ValueError, match="index 0"):
+        check_finite(torch.tensor([torch.nan]), "x")  # looked at again
+
+
+def test_shapes_and_kinds_are_looked_at_at_once(is_later: bool) -> None:
+    with pytest.raises(ValueError, match="labels has 2 entries"):
+        DeferredChecks(SCORES, torch.tensor([0, 1]))
+    with pytest.raises(TypeError, match="expected class indices"):
+        DeferredChecks(SCORES, torch.zeros(3))
+    with pytest.raises(ValueError, match="expected -1 or 1"):
+        DeferredChecks(torch.zeros(3), torch.tensor([1.0, 2.0, -1.0]))

@@ -1,4 +1,4 @@
-"""CUDA graphs, checks without a GPU sync, and Triton kernels where Triton is installed."""
+"""CUDA graphs, and Triton kernels where Triton is installed."""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
-from widemargin._cuda.deferred_checks import deferred_checks
-from widemargin.checks import check_count
+from widemargin.checks import check_count, deferred_checks
 from widemargin.layers.registry import WeightGradient, WeightGradients
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
