@@ -15,13 +15,14 @@ from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches, load
 from widemargin.losses.protocol import fast_backward, is_capturable, needs_index, values_of
+from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
 from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
 from widemargin.training.callbacks import Callback, FitState
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
-from widemargin.training.history import Gauge, Row
+from widemargin.training.history import Row
 from widemargin.training.stopping import bad_row, stop_at_sample
 
 Hook: TypeAlias = Literal["on_step_end", "on_epoch_end"]
@@ -70,9 +71,6 @@ class FitLoop:
         self.trained = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = config.optimizer(self.trained)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
-        self.gauge = Gauge(
-            loss=config.loss, at=config.at, p=config.p, replica=self.replica, batch_size=config.batch_size
-        )
         self.splits = self._splits()
         self.settings = config.describe() | {
             "initial weights": describe(tuple(model.state_dict().values())),
@@ -284,7 +282,7 @@ class FitLoop:
 
     def _measured(self, split: str, data: object, index: Tensor | None) -> dict[str, float]:
         try:
-            return self.gauge.read(self.model, data, index)
+            return self._values(data, index)
         except ValueError:  # scores may not be finite: then name the sample
             start = 0
             for x, y in batches(data, batch_size=self.config.batch_size) if self.checks_values else ():
@@ -297,6 +295,22 @@ class FitLoop:
                     stop_at_sample(row, torch.nan, batch, self.state(), of="" if split == "train" else f"{split} ")
                 start += len(y)
             raise
+
+    def _values(self, data: object, index: Tensor | None) -> dict[str, float]:
+        """Mean loss, accuracy and mean distance at every place, in evaluation mode."""
+        config = self.config
+        found = measure(self.model, data, at=config.at, p=config.p, batch_size=config.batch_size, progress=False)
+        known: dict[str, float] = {"accuracy": found.accuracy}
+        known |= {f"distance at {name}": distribution.mean for name, distribution in found.statistics.items()}
+        if index is None and needs_index(config.loss):
+            return known  # such a loss is defined for training samples only
+        total, count = 0.0, 0
+        with evaluating(self.model), torch.enable_grad():
+            for x, y in batches(data, batch_size=config.batch_size):
+                rows = None if index is None else index[count : count + len(y)]
+                values = values_of(config.loss, self.model, *self.replica.move(x, y), rows)
+                total, count = total + float(values.detach().double().sum()), count + len(y)
+        return {"loss": total / count, **known}
 
     def _splits(self) -> dict[str, tuple[object, Tensor | None] | None]:
         """The data that are measured, and positions: all of them by every process, since losses may communicate."""

@@ -56,23 +56,20 @@ class StopFailed(Callback):
         losses, batch = state.epoch_losses, state.batch
         if self.epochs is None or batch is None or not losses[-1] > 0:  # a margin loss of zero is the goal
             return
-        if not state.had_gradient:
-            place = _constant_from(state.model, batch.x)
-            raise TrainingStopped(
-                f"training stopped at {state.when}: every gradient of the network was zero for a whole epoch, at "
-                f"a loss of {losses[-1]:.4g}{_constant_words(place)}; try {advice(state, dead=True)}",
-                place=place,
-            )
         patience = max(self.epochs, math.ceil(self.steps * state.epoch / state.step))
         window = losses[-patience - 1 :]
-        if len(window) > patience and max(window) - min(window) <= self.tolerance * losses[-1]:
-            place = _constant_from(state.model, batch.x)
-            if place is not None or abs(losses[-1] - losses[0]) <= 0.01 * losses[0]:
-                raise TrainingStopped(
-                    f"training stopped at {state.when}: the loss has not changed from {losses[-1]:.4g} for "
-                    f"{patience} epochs{_constant_words(place)}; try {advice(state, dead=True)}",
-                    place=place,
-                )
+        is_constant = len(window) > patience and max(window) - min(window) <= self.tolerance * losses[-1]
+        if state.had_gradient and not is_constant:
+            return
+        place = _constant_from(state.model, batch.x)
+        if state.had_gradient and place is None and abs(losses[-1] - losses[0]) > 0.01 * losses[0]:
+            return
+        why = f"the loss has not changed from {losses[-1]:.4g} for {patience} epochs"
+        if not state.had_gradient:
+            why = f"every gradient of the network was zero for a whole epoch, at a loss of {losses[-1]:.4g}"
+        if place is not None:
+            why += f" (from {place!r} on the network returns the same for every sample)"
+        raise TrainingStopped(f"training stopped at {state.when}: {why}; try {advice(state, dead=True)}", place=place)
 
 
 def stop_at_sample(row: int, value: float, batch: Batch, state: FitState, *, of: str = "") -> NoReturn:
@@ -143,10 +140,6 @@ def _constant_from(model: nn.Module, x: Tensor) -> str | None:
         if not _constant(scores_of(model(x))):
             return None
         return _first(model, x, _constant)
-
-
-def _constant_words(place: str | None) -> str:
-    return "" if place is None else f" (from {place!r} on the network returns the same for every sample)"
 
 
 def _bad_gradient(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str | None, str]:
