@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from widemargin import checks
 from widemargin.checks import (
@@ -16,6 +16,7 @@ from widemargin.checks import (
     check_count,
     check_counts,
     check_finite,
+    check_module_name,
     check_number,
     check_scores_and_labels,
     deferred_checks,
@@ -145,6 +146,39 @@ def test_the_first_sample_that_is_not_finite_is_named(tensor: Tensor) -> None:
     with pytest.raises(ValueError, match=r"^scores has nan at index 2"):
         check_finite(tensor, "scores")
     check_finite(tensor[:2], "scores")
+
+
+def test_scores_are_checked_for_infinities_on_demand() -> None:
+    scores, labels = torch.tensor([[0.0, 1.0], [math.inf, 0.0]]), torch.tensor([0, 1])
+    check_scores_and_labels(scores, labels)
+    with pytest.raises(ValueError, match=r"^scores has inf at index 1"):
+        check_scores_and_labels(scores, labels, finite=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("conv3", r"'conv3'.*'conv1'"), ("xyz", r"'xyz'.*conv1, fc"), (nn.Tanh(), "a Tanh")]
+)
+def test_an_unknown_module_is_named_with_the_closest_one(name: object, words: str) -> None:
+    check_module_name("layers", "fc", ["conv1", "fc"], nn.Linear(1, 1))
+    with pytest.raises(ValueError, match=rf"^layers has {words}"):
+        check_module_name("layers", name, ["conv1", "fc"], nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "words"),
+    [
+        (0.0, {"above": 0.0}, r"x is 0\.0, .*> 0"),
+        (-1, {"least": 0.0}, "x is -1, .*>= 0"),
+        (1.0, {"above": 0.0, "below": 1.0}, r"x is 1\.0, .*> 0 and < 1"),
+        (1.5, {"least": 0.0, "most": 1.0}, r"x is 1\.5, .*>= 0 and <= 1"),
+        (math.inf, {}, "x is inf"),
+        (math.nan, {"least": 0.0}, "x is nan"),
+    ],
+)
+def test_a_number_outside_its_limits(value: float, limits: dict[str, float], words: str) -> None:
+    check_number("x", 0.5, **limits)
+    with pytest.raises(ValueError, match=words):
+        check_number("x", value, **limits)
 
 
 def test_infinities_are_not_finite() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.attacks.input_range import Bounds, Inputs, check_bounds, check_inputs, into_bounds
 from widemargin.attacks.noise import Seed, as_generator, normal, uniform
-from widemargin.checks import check_count, check_number, check_scores_and_labels
+from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
@@ -123,8 +123,7 @@ def check_settings(epsilon: float | int, step: float | int | None, steps: int, p
         check_number("step", step, above=0.0)
     check_count("steps", steps)
     check_bounds(bounds)
-    if p not in (2, math.inf):
-        raise ValueError(f"p is {p!r}, expected inf or 2")
+    check_choice("p", p, (math.inf, 2))
 
 
 def _start(x: Tensor, epsilon: float | int, p: float | int, source: torch.Generator) -> Tensor:

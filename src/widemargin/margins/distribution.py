@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from widemargin.checks import check_number
 from widemargin.types import Labels, PerExample
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -73,8 +74,7 @@ class Distribution:
 
     def quantile(self, q: float) -> float:
         """The margin below which a share `q` of the samples lies (linear between samples)."""
-        if not 0 <= q <= 1:
-            raise ValueError(f"q is {q}, expected a number in [0, 1]")
+        check_number("q", q, least=0.0, most=1.0)
         if not len(self):
             return math.nan
         position = q * (len(self) - 1)  # torch.quantile refuses more than 16 million values
