@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -43,8 +44,9 @@ class Cushions:
     layer: dict[str, float]
     minimal: dict[str, float]
     interlayer: tuple[Interlayer, ...]
-    contraction: float
-    width: int
+    contraction: Annotated[float, "c"]
+    width: Annotated[int, "ρ"]
+    standard_error: Annotated[float, "largest s.e. of ‖J‖_F"]
     probes: int
 
 
@@ -118,6 +120,7 @@ def cushions(
         interlayer=tuple(between[key] for key in sorted(between)),
         contraction=contraction,
         width=width,
+        standard_error=max((one.standard_error for one in between.values()), default=0.0),
         probes=probes,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -14,31 +14,25 @@ from widemargin.bounds.result import Assumption, Bound, power
 from widemargin.margins.normalized import Biases
 
 
+class FrobeniusLayer(NamedTuple):
+    """‖W_i‖_F of one layer."""
+
+    name: str
+    size: Annotated[float, "‖W‖_F"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class NeyshaburBound(Bound):
     """`value` = 2^L ‖v‖_2 Π‖W_i‖_F/√m, with every term of it."""
 
     source: ClassVar[str] = "Neyshabur's Frobenius bound of the generalization error (sokolic, eq. 21), with constant 1"
-    value: float
     depth: int
-    classifier: float
-    layers: tuple[tuple[str, float], ...]
-    lipschitz_factor: float
-    samples: int
-    largest_input: float
-    assumptions: tuple[Assumption, ...]
-
-    @property
-    def terms(self) -> dict[str, float | int]:
-        """Every term, by its name in the paper."""
-        return {
-            "2^L": power(2.0, self.depth),
-            "‖v‖_2": self.classifier,
-            **{f"‖W‖_F at {name}": size for name, size in self.layers},
-            "Π Lipschitz": self.lipschitz_factor,
-            "m": self.samples,
-            "max ‖x‖_2": self.largest_input,
-        }
+    depth_factor: Annotated[float, "2^L"]
+    classifier: Annotated[float, "‖v‖_2"]
+    layers: tuple[FrobeniusLayer, ...]
+    lipschitz_factor: Annotated[float, "Π Lipschitz"]
+    samples: Annotated[int, "m"]
+    largest_input: Annotated[float, "max ‖x‖_2"]
 
 
 def neyshabur(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") -> NeyshaburBound:
@@ -58,12 +52,13 @@ def neyshabur(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") -> Neys
     """
     chain = chain_of(model, x, biases=biases)
     *hidden, last = chain.weights
-    sizes = tuple((link.name, link.frobenius) for link in hidden)
+    sizes = tuple(FrobeniusLayer(link.name, link.frobenius) for link in hidden)
     product = math.prod((size for _, size in sizes), start=1.0) * chain.factor
     largest = float(norms.lp(x.double(), 2.0).max())
     return NeyshaburBound(
         value=power(2.0, len(hidden)) * last.frobenius * product / math.sqrt(len(x)),
         depth=len(hidden),
+        depth_factor=power(2.0, len(hidden)),
         classifier=last.frobenius,
         layers=sizes,
         lipschitz_factor=chain.factor,

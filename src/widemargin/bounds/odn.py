@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -27,9 +27,9 @@ class OdnLayer:
     """A layer's share of the sum: stable_rank/(μ_i μ_{i→}), with a squared denominator for `cushion_form="squared"`."""
 
     name: str
-    stable_rank: float
-    cushion: float
-    minimal_cushion: float
+    stable_rank: Annotated[float, "stable rank"]
+    cushion: Annotated[float, "μ_i"]
+    minimal_cushion: Annotated[float, "μ_i→"]
     share: float
 
 
@@ -40,42 +40,21 @@ class OdnBound(Bound):
     source: ClassVar[str] = (
         "odn, Theorem 1, with constant 1; r and θ are distances in input space, its Lemma 1 is about scores"
     )
-    value: float
-    empirical_loss: float
-    complexity: float
-    log: float
-    ratio: float
+    empirical_loss: Annotated[float, "L̂_r,θ"]
+    complexity: Annotated[float, "c²L²ρ ln(Lρ)((r+θ)/(r−θ))²Σ/m"]
+    log: Annotated[float, "ln term"]
+    ratio: Annotated[float, "((r+θ)/(r−θ))²"]
     r: float
     theta: float
     delta: float
-    depth: int
+    depth: Annotated[int, "L"]
     layers: tuple[OdnLayer, ...]
     cushions: Cushions
     cushion_form: CushionForm
     log_form: LogForm
-    samples: int
-    share_within: float
+    share_within: Annotated[float, "share ‖f‖ ≤ r+θ"]
     without_margin: int
-    assumptions: tuple[Assumption, ...]
-
-    @property
-    def terms(self) -> dict[str, float | int]:
-        """Every term, by its name in the paper."""
-        return {
-            "L̂_r,θ": self.empirical_loss,
-            "c²L²ρ ln(Lρ)((r+θ)/(r−θ))²Σ/m": self.complexity,
-            "ln term": self.log,
-            "((r+θ)/(r−θ))²": self.ratio,
-            "c": self.cushions.contraction,
-            "L": self.depth,
-            "ρ": self.cushions.width,
-            **{f"stable rank at {layer.name}": layer.stable_rank for layer in self.layers},
-            **{f"μ_i at {layer.name}": layer.cushion for layer in self.layers},
-            **{f"μ_i→ at {layer.name}": layer.minimal_cushion for layer in self.layers},
-            "largest s.e. of ‖J‖_F": max((i.standard_error for i in self.cushions.interlayer), default=0.0),
-            "share ‖f‖ ≤ r+θ": self.share_within,
-            "m": self.samples,
-        }
+    samples: Annotated[int, "m"]
 
 
 def odn(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass
+from typing import Annotated, ClassVar, get_origin, get_type_hints
 
 from widemargin.types import PerExample
 
@@ -26,8 +27,9 @@ class Assumption:
         return f"{self.text}: {verdict} ({self.found})"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Bound(ABC):
-    """An upper bound of an error between 0 and 1."""
+    """An upper bound of an error between 0 and 1; fields annotated with a name are its `terms`."""
 
     value: float
     assumptions: tuple[Assumption, ...]
@@ -38,9 +40,9 @@ class Bound(ABC):
         """The theorem, and the parts of it that the value leaves out."""
 
     @property
-    @abstractmethod
     def terms(self) -> dict[str, float | int]:
         """Every term of the value, by its name in the paper."""
+        return dict(_terms(self))
 
     @property
     def vacuous(self) -> bool:
@@ -56,6 +58,19 @@ class Bound(ABC):
         lines = [f"{self.source}: {self.value:.4g}{' (vacuous)' if self.vacuous else ''}"]
         lines += [f"  {name} = {value:.4g}" for name, value in self.terms.items()]
         return "\n".join([*lines, *(f"  {assumption}" for assumption in self.assumptions)])
+
+
+def _terms(part: object, suffix: str = "") -> Iterator[tuple[str, float | int]]:
+    """Names and values of the annotated fields of a dataclass, of the dataclasses in it, and of its layers."""
+    for field, hint in get_type_hints(type(part), include_extras=True).items():
+        value = getattr(part, field)
+        if get_origin(hint) is Annotated:
+            yield f"{hint.__metadata__[0]}{suffix}", value
+        elif field == "layers":
+            for layer in value:
+                yield from _terms(layer, f" at {layer.name}")
+        elif is_dataclass(value):
+            yield from _terms(value)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

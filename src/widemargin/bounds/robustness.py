@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor
 
@@ -22,34 +23,22 @@ class RobustnessBound(Bound):
     The number of balls is stored as its logarithm: in many dimensions it overflows.
     """
 
-    value: float
-    margin: float
-    log_covering: float
+    margin: Annotated[float, "γ"]
+    log_covering: Annotated[float, "ln N_γ/2"]
+    log_cells: Annotated[float, "ln K"]
     covering: Covering
     classes: int
-    delta: float
-    samples: int
+    loss_gap: Annotated[float, "ε"] = 0.0
+    largest_loss: Annotated[float, "M"] = 1.0
+    delta: Annotated[float, "δ"]
+    samples: Annotated[int, "m"]
     certified: bool
-    assumptions: tuple[Assumption, ...]
 
     @property
     def source(self) -> str:
         """The theorem, and whether margin and covering are proved."""
         kind = "" if self.certified else ", an ESTIMATE: its margin or its covering is not proved"
         return f"robustness bound of the generalization error (sokolic, Theorems 1 and 4){kind}"
-
-    @property
-    def terms(self) -> dict[str, float | int]:
-        """Every term, by its name in the paper."""
-        return {
-            "γ": self.margin,
-            "ln N_γ/2": self.log_covering,
-            "ln K": math.log(self.classes) + self.log_covering,
-            "ε": 0.0,
-            "M": 1.0,
-            "δ": self.delta,
-            "m": self.samples,
-        }
 
 
 def robustness(
@@ -84,6 +73,7 @@ def robustness(
         value=math.sqrt((2 * balls * _LN2 - 2 * math.log(delta)) / len(x)),
         margin=gamma,
         log_covering=log_covering,
+        log_cells=math.log(classes) + log_covering,
         covering=covering,
         classes=classes,
         delta=delta,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class SpectralLayer:
 
     name: str
     spectral: float
-    deviation: float
+    deviation: Annotated[float, "‖W−M‖_2,1"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,30 +37,14 @@ class SpectralBound(Bound):
     source: ClassVar[str] = (
         "Bartlett's spectral margin bound (farhang, eq. 2), with constant 1 and without its logarithms"
     )
-    value: float
-    ramp_loss: float
-    complexity: float
-    product: float
-    lipschitz_factor: float
+    ramp_loss: Annotated[float, "R̂_γ"]
+    margin: Annotated[float, "γ"]
+    complexity: Annotated[float, "R_w"]
+    product: Annotated[float, "Π‖W_l‖_2"]
+    lipschitz_factor: Annotated[float, "Π Lipschitz"]
     layers: tuple[SpectralLayer, ...]
-    input_norm: float
-    samples: int
-    margin: float
-    assumptions: tuple[Assumption, ...]
-
-    @property
-    def terms(self) -> dict[str, float | int]:
-        """Every term, by its name in the paper."""
-        return {
-            "R̂_γ": self.ramp_loss,
-            "γ": self.margin,
-            "R_w": self.complexity,
-            "Π‖W_l‖_2": self.product,
-            "Π Lipschitz": self.lipschitz_factor,
-            **{f"‖W−M‖_2,1 at {layer.name}": layer.deviation for layer in self.layers},
-            "‖X‖_F": self.input_norm,
-            "n": self.samples,
-        }
+    input_norm: Annotated[float, "‖X‖_F"]
+    samples: Annotated[int, "n"]
 
 
 def spectral(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from widemargin.layers.forms import Affine, MaxPool, zeros_like
 from widemargin.layers.registry import register
@@ -39,31 +40,16 @@ def maximum(module: nn.MaxPool1d | nn.MaxPool2d | nn.MaxPool3d, x: Tensor) -> Ma
     """The windows on images of the size of `x`; None if the pool also returns indices."""
     if module.return_indices:
         return None
-    channels, *sizes = x.shape[1:]
-    index = torch.zeros(channels, *[1] * (2 * len(sizes)), dtype=torch.long, device=x.device)
-    index += math.prod(sizes) * torch.arange(channels, device=x.device).view(index.shape)
-    outside = torch.zeros_like(index, dtype=torch.bool)
-    for axis, size in enumerate(sizes):
-        positions = _positions(module, axis, size).to(x.device)  # [outputs, kernel]
-        shape = [1] * index.ndim
-        shape[1 + axis], shape[1 + len(sizes) + axis] = positions.shape
-        positions = positions.view(shape)
-        index = index + math.prod(sizes[axis + 1 :]) * positions
-        outside = outside | (positions < 0)
-    windows = torch.where(outside, -1, index)
-    return MaxPool(windows=windows.flatten(-len(sizes)).flatten(0, -2), shape=windows.shape[: 1 + len(sizes)])
-
-
-def _positions(module: nn.MaxPool1d | nn.MaxPool2d | nn.MaxPool3d, axis: int, size: int) -> Tensor:
-    """Along one side of length `size`: the entries `[windows, kernel]` of every window, −1 outside the image."""
-    kernel, stride, padding, dilation = (
-        value[axis] if isinstance(value, Sequence) else value
-        for value in (module.kernel_size, module.stride, module.padding, module.dilation)
-    )
-    # As PyTorch counts windows: in ceil_mode the last may reach over the far edge, but not begin in the padding.
-    free = size + 2 * padding - dilation * (kernel - 1) - 1
-    count = free // stride + 1
-    if module.ceil_mode and free % stride and count * stride < size + padding:
-        count += 1
-    positions = stride * torch.arange(count)[:, None] + dilation * torch.arange(kernel) - padding
-    return torch.where((positions < 0) | (positions >= size), -1, positions)
+    index = torch.arange(x[0].numel(), device=x.device).view(x.shape[1:])
+    for axis, size in enumerate(x.shape[2:]):
+        kernel, stride, padding, dilation = (
+            value[axis] if isinstance(value, Sequence) else value
+            for value in (module.kernel_size, module.stride, module.padding, module.dilation)
+        )
+        span = dilation * (kernel - 1) + 1
+        count, rest = divmod(size + 2 * padding - span, stride)
+        # As PyTorch counts windows: in ceil_mode the last may reach over the far edge, but not begin in the padding.
+        more = stride - rest if module.ceil_mode and rest and (count + 1) * stride < size + padding else 0
+        padded = F.pad(index.movedim(1 + axis, -1), (padding, padding + more), value=-1)
+        index = padded.movedim(-1, 1 + axis).unfold(1 + axis, span, stride)[..., ::dilation]
+    return MaxPool(windows=index.flatten(x.ndim - 1).flatten(0, -2), shape=index.shape[: x.ndim - 1])
