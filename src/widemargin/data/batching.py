@@ -33,7 +33,7 @@ def batches(data: object, *, batch_size: int = 256, split: str = "test") -> Batc
     if isinstance(data, tuple | list):
         data = Samples(*_pair(data))
     if isinstance(data, Samples):
-        return Batches(list(zip(data.x.split(batch_size), data.y.split(batch_size))))
+        return Batches(list(zip(data.x.split(batch_size), data.y.split(batch_size))), data)
     if isinstance(data, Dataset):
         return Batches(_loader(data, batch_size))
     raise TypeError(
@@ -47,6 +47,8 @@ class Batches:
     """Pairs (x, y) of tensors, batch by batch, for any number of iterations; each batch is checked."""
 
     source: Iterable[object]
+    samples: Samples | None = None
+    """All samples, where they are in memory."""
 
     def __len__(self) -> int:
         """The number of batches; a `TypeError` where a stream has no length."""

@@ -76,13 +76,14 @@ class Source(abc.ABC):
 
 def source(data: object, *, batch_size: int, seed: int, replica: Replica) -> Source:
     """The source that fits `data`, anything that `data.batches` takes; of a `Data` or a name the training set."""
-    found = batches(data, batch_size=batch_size, split="train").source
-    if not isinstance(found, DataLoader):
-        samples: Samples = found.samples  # type: ignore[attr-defined]
-        return InMemory(samples, batch_size, seed, replica)
-    if isinstance(data, DataLoader) or isinstance(found.dataset, IterableDataset):
-        return _Loader(found, seed, replica)
-    return _Indexed(found.dataset, batch_size, seed, replica)
+    found = batches(data, batch_size=batch_size, split="train")
+    if found.samples is not None:
+        return InMemory(found.samples, batch_size, seed, replica)
+    loader = found.source
+    assert isinstance(loader, DataLoader)
+    if isinstance(data, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        return _Loader(loader, seed, replica)
+    return _Indexed(loader.dataset, batch_size, seed, replica)
 
 
 class InMemory(Source):
