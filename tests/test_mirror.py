@@ -63,7 +63,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "studies/claims.py": "studies/test_catalog.py",
     "studies/elsayed/": "studies/test_catalog.py",
     "studies/farhang/": "studies/test_catalog.py",
-    "studies/measurements.py": "studies/tasks/test_classify.py",
     "studies/networks.py": "studies/tasks/test_classify.py",
     "studies/odn/": "studies/test_catalog.py",
     "studies/result.py": "studies/test_run.py",

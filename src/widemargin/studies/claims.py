@@ -78,10 +78,11 @@ def gap(
     reported: Number,
     metric: str = "accuracy",
     where: Where = ALL,
+    against_where: Where | None = None,
     **judged: Unpack[Judged],
 ) -> Claim:
     """The metric of `arm` minus that of `against` is `reported`."""
-    effect = Gap(metric=metric, arm=arm, against=against, where=where)
+    effect = Gap(metric=metric, arm=arm, against=against, where=where, against_where=against_where)
     return Claim(text=text, effect=effect, reported=reported, **judged)
 
 

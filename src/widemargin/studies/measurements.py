@@ -23,10 +23,10 @@ from typing import Any
 
 from torch import nn
 
-from widemargin import attacks, margins
+from widemargin import attacks, bounds, margins
 from widemargin.margins.output import Classes, Reading
 from widemargin.registry import argument
-from widemargin.studies import bound_terms, embedding, planes, samples
+from widemargin.studies import embedding, planes, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings
 
@@ -134,8 +134,49 @@ def _embedding(subject: Subject, *, of: Sequence[str], count: int | None = None,
 def _bounds(
     subject: Subject, *, r: Number, thetas: Sequence[Number], count: int | None = None, probes: int | None = None
 ) -> Row:
-    some = samples.first(subject.parts.train, count)
-    return bound_terms.measured(subject.network, some, r=r, thetas=thetas, probes=probes, seed=subject.seed)
+    """Odn's bound and each of its terms, beside Bartlett's (odn, Theorem 1 and its remark).
+
+    Values of both at the first of `thetas`, their terms, and two curves. "theta": the factor ((r+θ)/(r−θ))² and the
+    value at every θ. "layers": stable rank, cushions, and the (2,1) norm of every layer. Bartlett's γ is the median
+    output margin of the samples that are right. Biases are left out of both.
+    """
+    network, some = subject.network, samples.first(subject.parts.train, count)
+    results = [
+        bounds.odn(network, some.x, some.y, r=r, theta=theta, probes=probes, seed=subject.seed, biases="ignore")
+        for theta in thetas
+    ]
+    first = results[0]
+    output = margins.measure(network, some, progress=False).output
+    right = output[output > 0]
+    gamma = float(right.median()) if len(right) else 1.0
+    other = bounds.spectral(network, some.x, some.y, margin=gamma, reference="identity", biases="ignore")
+    points: list[Row] = [
+        {"curve": "theta", "at": {"theta/r": bound.theta / r}, "factor": bound.ratio, "complexity": bound.complexity}
+        for bound in results
+    ]
+    for mine, theirs in zip(first.layers, other.layers, strict=True):
+        values = {
+            "stable rank": mine.stable_rank,
+            "cushion": mine.cushion,
+            "minimal cushion": mine.minimal_cushion,
+            "share": mine.share,
+            "spectral norm": theirs.spectral,
+            "(2,1) norm": theirs.deviation,
+        }
+        points.append({"curve": "layers", "at": {"layer": mine.name}, **values})
+    return {
+        "odn bound": first.value,
+        "odn loss": first.empirical_loss,
+        "odn complexity": first.complexity,
+        "contraction": first.cushions.contraction,
+        "share within": first.share_within,
+        "bartlett bound": other.value,
+        "bartlett ramp loss": other.ramp_loss,
+        "bartlett complexity": other.complexity,
+        "product of spectral norms": other.product,
+        "output margin": gamma,
+        "points": points,
+    }
 
 
 def _plane(subject: Subject, *, seeds: Sequence[int], samples: bool = False) -> Row:

@@ -55,10 +55,9 @@ def prepare(settings: Settings, seed: int, *, root: Path | None = None, device: 
     if (dims := settings.get("pca")) is not None:
         whole = _projected(whole, dims)
     train, validation = _held_out(whole, settings["validation"], seed)
-    if settings.get("train") is not None or settings.get("fraction") is not None:
-        train = _subset(
-            train, settings.get("train"), settings.get("fraction"), seed, bool(settings.get("balanced", False))
-        )
+    count, fraction = settings.get("train"), settings.get("fraction")
+    if count is not None or fraction is not None:
+        train = _subset(train, count, fraction, seed, bool(settings.get("balanced")))
     if flips := settings.get("flips"):
         train = data.flip_labels(train, flips, seed, len(whole.classes))
         if settings.get("flip_validation"):

@@ -124,9 +124,9 @@ Scales: TypeAlias = dict[ScaleName, Scale]
 
 
 def scales(*note: str, **columns: Sequence[Any]) -> Scales:
-    """The four scales as a table: every argument of `Scale` has a value for smoke, quick, budget and paper.
+    """The four scales as a table: four notes, and every argument of `Scale` as a column of four values.
 
-    Missing values at the end of a column are the defaults of `Scale`.
+    They are those of smoke, quick, budget and paper. Missing ones at the end of a column are the defaults of `Scale`.
     """
     columns["note"] = note
     rows = [{key: values[i] for key, values in columns.items() if i < len(values)} for i in range(len(SCALES))]

@@ -9,6 +9,7 @@ from widemargin.studies.schema import Arm, Study, axis, bars, effort, named, sca
 from widemargin.studies.settings import Settings
 
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "classes": 1}
+PRINTED: Settings = {**LOSS, "stabilize": None}
 TITLE = "Margin of the trained separator over that of the exact SVM (elsayed, §3.2)"
 DATA = {
     "2 dimensions": {"data": {"name": "gaussian", "dimensions": 2, "samples": 40}},
@@ -20,13 +21,9 @@ E17 = Study(
     **named("E17", "elsayed, §3.2", "A linear classifier is an SVM", "linear-svm"),
     question="Does training for the largest margin find the separator of an exact SVM solver?",
     arms=(
-        Arm(name="margin l_2", settings={"loss": {**LOSS, "stabilize": None, "second_order": True}, "lr": 0.3}),
-        Arm(
-            name="margin l_2, denominators detached",
-            settings={"loss": {**LOSS, "stabilize": None}, "lr": 0.03},
-            only={"data": ("10 dimensions",)},
-        ),
-        Arm(name="ours l_2", settings={"loss": {**LOSS, "stabilize": "scale-free"}, "lr": 3.0}, ours=True),
+        Arm("margin l_2", {"loss": {**PRINTED, "second_order": True}, "lr": 0.3}),
+        Arm("margin l_2, denominators detached", {"loss": PRINTED, "lr": 0.03}, only={"data": ("10 dimensions",)}),
+        Arm("ours l_2", {"loss": {**LOSS, "stabilize": "scale-free"}, "lr": 3.0}, ours=True),
     ),
     axes={"data": DATA},
     settings={"steps": 1000, "close": 0.006},

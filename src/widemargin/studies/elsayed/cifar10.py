@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from widemargin.studies.claims import Claim, gap, order, value
@@ -73,17 +73,13 @@ def _scales(
     *,
     more: Sequence[Settings] = ({}, {}, {}, {}),
     hours: float | int = 1,
-    only: Sequence[Search] = (),
-    of_values: Sequence[Mapping[str, Mapping[float, Settings]]] = (),
     search_at: Settings | None = None,
-    arms: tuple[str, ...] | None = None,
+    arms: Sequence[Arm] = FIVE,
+    **columns: Sequence[Any],
 ) -> Scales:
-    """The four scales; `more` settings, `only` and `of_values` for each; `hours` of the budget on a GPU."""
-    cut_margins = {
-        arm.name: {"loss.loss.classes": 1, "loss.loss.at": PLACES_OF_10}
-        for arm in FIVE
-        if ("margin" in arm.name or arm.ours) and (arms is None or arm.name in arms)
-    }
+    """The four scales; `more` settings for each; `hours` of the budget on a GPU; other `columns` of `scales`."""
+    one_class: Settings = {"loss.loss.classes": 1, "loss.loss.at": PLACES_OF_10}
+    cut_margins = {arm.name: one_class for arm in arms if "margin" in arm.name or arm.ours}
     quick = overlay(SMALL, {"data.samples": 600, "data.validation": 100, "network.base": 8, "steps": 60, "batch": 50})
     return scales(
         "synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
@@ -94,9 +90,8 @@ def _scales(
         **effort(minutes=(0.1, 10, 60 * hours, 60_000), seeds=(1, 1, 2), cells=(1, 1, 2, 6)),
         settings=[overlay(*both) for both in zip((SMALL, quick, CUT, {}), more)],
         of_arms=(cut_margins,) * 3,
-        of_values=of_values,
         search_at=(None, search_at, search_at),
-        only=only,
+        **columns,
     )
 
 
@@ -204,17 +199,11 @@ E13 = study(
 
 LAYERS = {"input": "input", "layer 7": LAYER_7, "output": "output"}
 LAYERS_OF_10 = {"input": "input", "layer 7": PLACES_OF_10[1], "output": "output"}
-WATCHED = ("cross-entropy", "margin l_2", "ours l_2")
+WATCHED = tuple(arm for arm in FIVE if arm.name in ("cross-entropy", "margin l_2", "ours l_2"))
 AT_INPUT = {"curve": "end", "place": "input", "part": "test"}
-WATCH: Settings = {
-    "at": tuple(LAYERS.values()),
-    "p": 2.0,
-    "scores": "softmax",
-    "classes": 1,
-    "every": 500,
-    "count": 1280,
-}
+WATCH = {"at": tuple(LAYERS.values()), "p": 2.0, "scores": "softmax", "classes": 1, "every": 500, "count": 1280}
 WATCH_OF_10: Settings = {**WATCH, "at": tuple(LAYERS_OF_10.values())}
+RARE: tuple[Settings, ...] = ({"every": 1, "count": 5}, {"every": 20, "count": 50}, {"every": 100})
 END = "at the input, on test data, at the end:"
 mean = functools.partial(value, metric="mean", where=AT_INPUT, relative=True)
 
@@ -240,7 +229,7 @@ def _above(name: str, part: str) -> Claim:
 E15 = Study(
     **named("E15", "elsayed, Fig. 17 to 19", "Distances over training, CIFAR-10", "evolution"),
     question="Does training for margins raise the distance to the boundary where it is measured, and on test data too?",
-    arms=tuple(arm for arm in FIVE if arm.name in WATCHED),
+    arms=WATCHED,
     settings=SETTINGS,
     claims=(
         mean(f"{END} margin", "margin l_2", 100.0),
@@ -257,12 +246,7 @@ E15 = Study(
     scales=_scales(
         hours=0.5,
         arms=WATCHED,
-        more=(
-            {"watch": {**WATCH_OF_10, "every": 1, "count": 5}},
-            {"watch": {**WATCH_OF_10, "every": 20, "count": 50}},
-            {"watch": {**WATCH_OF_10, "every": 100}},
-            {"watch": WATCH},
-        ),
+        more=[{"watch": {**WATCH_OF_10, **rare}} for rare in RARE] + [{"watch": WATCH}],
     ),
     deviations=(
         "The paper does not say which norm its figures show, nor which margin model: here both are l_2.",
@@ -273,6 +257,7 @@ E15 = Study(
 
 IMAGES: Settings = {"shape": [3, 32, 32], "classes": 10, "batch": 128}
 LOSS: Settings = {"name": "large-margin", "p": 2.0, "at": PLACES}
+OURS: Settings = {**LOSS, "classes": 1}
 PRINTED: Settings = {**LOSS, "gamma": 10_000.0, "scores": "softmax", "cross_entropy": 1.0, "stabilize": None}
 _WRN_10: Settings = {"network": {"depth": 10, "widen": 1, "base": 8}, "loss": {"at": PLACES_OF_10}}
 CLAIM = "a margin step over a cross-entropy step: batch norm, 9 classes, 5 places, cross-entropy term"
@@ -284,12 +269,8 @@ E16 = Study(
     arms=(
         Arm(name="margin, 9 classes", settings={"loss": {**PRINTED, "classes": "all", "aggregate": "sum"}}),
         Arm(name="margin, strongest class", settings={"loss": {**PRINTED, "classes": 1}}),
-        Arm(name="ours, strongest class", settings={"loss": {**LOSS, "classes": 1}}, ours=True),
-        Arm(
-            name="ours, strongest class, group norm",
-            settings={"loss": {**LOSS, "classes": 1}, "network": {"name": "wrn-28-10-gn"}},
-            ours=True,
-        ),
+        Arm("ours, strongest class", {"loss": OURS}, ours=True),
+        Arm("ours, strongest class, group norm", {"loss": OURS, "network": {"name": "wrn-28-10-gn"}}, ours=True),
     ),
     settings={**IMAGES, "network": {"name": "wrn-28-10"}, "precision": "float32", "warm": 3, "repeats": 10},
     claims=(value(CLAIM, "margin, 9 classes", 1.20, metric="ratio", relative=True),),

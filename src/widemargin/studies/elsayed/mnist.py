@@ -60,11 +60,7 @@ def _arm(
     return Arm(name, {"loss": loss, "optimizer": optimizer}, search, ours=ours)
 
 
-_PRINTED: Settings = {"gamma": 200.0, "scores": "softmax", "classes": "all"} | {
-    "cross_entropy": 1.0,
-    "clip": 4.0,
-    "stabilize": None,
-}
+_PRINTED = {"gamma": 200.0, "scores": "softmax", "classes": "all", "cross_entropy": 1.0, "clip": 4.0, "stabilize": None}
 
 
 def margin(norm: str, *, everywhere: bool = True) -> Arm:

@@ -6,11 +6,10 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from widemargin.studies.claims import Claim, custom, positive
-from widemargin.studies.effects import Gap
-from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE
+from widemargin.studies.claims import custom, gap, positive
+from widemargin.studies.farhang.points import EMBEDDED, MNIST, NERO, SMALL, SPHERE, decay, mlp
 from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Arm, Figure, Study, accuracy, axis, effort, named, scales
 from widemargin.studies.settings import Settings
@@ -98,6 +97,7 @@ _LAST, _FIRST = {"alpha": ONE, "sigma": ONE}, {"alpha": FEW_ALPHAS[0], "sigma": 
 
 OVERLAP = "mean distance of the three registered curves of test accuracy (they overlap)"
 CORRELATION = "rank correlation of test accuracy with the targeted normalized margin, Recipe 1"
+CHANCE = "random labels: test accuracy stays at chance, whatever the margin"
 RISE = "Recipe 1: test accuracy at margin 1 is above that at the smallest margin"
 TITLES = (
     "Test accuracy over the targeted normalized margin (farhang, Fig. 5, last panel, and Fig. 10)",
@@ -115,12 +115,7 @@ F7 = Study(
         Arm(name=RECIPE, settings={"optimizer": NERO}, only={"sigma": (ONE,)}),
         Arm(name=RANDOM, settings={"optimizer": NERO, "data.labels": "random"}, only={"sigma": (ONE,)}),
     ),
-    settings={
-        "data": MNIST,
-        "network": {"name": "farhang-mlp", "inputs": 784, "width": 2048, "depth": 2},
-        "schedule": {"name": "exponential", "factor": 0.99998, "unit": "steps"},
-        "steps": 50_000,
-    },
+    settings={"data": MNIST, "network": mlp(2048, 2), "schedule": decay(0.99998), "steps": 50_000},
     axes={"alpha": axis("alpha", (*ALPHAS, ONE)), "sigma": {sigma: _first_weights(sigma) for sigma in (*SIGMAS, ONE)}},
     conditions=(
         *({"alpha": ONE, "sigma": sigma} for sigma in (*SIGMAS, ONE)),
@@ -130,12 +125,7 @@ F7 = Study(
         custom(OVERLAP, distance_of_curves, 0.0, tolerance=5.0),
         custom(CORRELATION, rank_correlation, 1.0, baseline=0.0, relative=True),
         positive(RISE, rise, "rise of test accuracy"),
-        Claim(
-            text="random labels: test accuracy stays at chance, whatever the margin",
-            effect=Gap(metric="accuracy", arm=RANDOM, against=RANDOM, where=_LAST, against_where=_FIRST),
-            reported=0.0,
-            tolerance=3.0,
-        ),
+        gap(CHANCE, RANDOM, RANDOM, 0.0, where=_LAST, against_where=_FIRST, tolerance=3.0),
     ),
     figures=(
         accuracy("targeted", TITLES[0], "targeted margin / product of Frobenius norms", log_x=True, kind="scatter"),
@@ -180,35 +170,26 @@ MARGINS = (0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162, 1.0, 3.162, 10.0)
 _PARITY: Settings = {**MNIST, "parity": True}
 
 
-def _accuracies(rows: Sequence[Row]) -> list[dict[tuple[float, int], float]]:
-    """For every seed (margin, draws) → accuracy."""
-    seeds = by_seed(rows, "accuracy", curve="draws")
-    return [{(row["alpha"], row["draws"]): row["accuracy"] for row in some} for some in seeds]
+def _single_and_averaged(rows: Sequence[Row]) -> Iterator[list[dict[float, float]]]:
+    """For every seed margin → accuracy, of single functions and of averages of the most draws."""
+    for some in by_seed(rows, "accuracy", curve="draws"):
+        most = max(row["draws"] for row in some)
+        yield [{row["alpha"]: row["accuracy"] for row in some if row["draws"] == count} for count in (1, most)]
 
 
 def averaging_against_margin(rows: Sequence[Row]) -> list[float]:
     """For every seed the best accuracy of the largest average minus that of single functions."""
-    gaps = []
-    for cells in _accuracies(rows):
-        most = max(draws for _, draws in cells)
-        best = {m: max(v for (_, draws), v in cells.items() if draws == m) for m in (1, most)}
-        gaps.append(best[most] - best[1])
-    return gaps
+    return [max(many.values()) - max(single.values()) for single, many in _single_and_averaged(rows)]
 
 
 def gain_of_averaging(rows: Sequence[Row]) -> list[float]:
     """For every seed the gain of the largest average, at the margin where it is largest."""
-    gains = []
-    for cells in _accuracies(rows):
-        most = max(draws for _, draws in cells)
-        gains.append(max(cells[alpha, most] - cells[alpha, 1] for alpha, draws in cells if draws == 1))
-    return gains
+    return [max(many[alpha] - single[alpha] for alpha in single) for single, many in _single_and_averaged(rows)]
 
 
 def rise_with_margin(rows: Sequence[Row]) -> list[float]:
     """For every seed Spearman's correlation of a single function's accuracy with its margin."""
-    curves = [sorted((a, v) for (a, m), v in cells.items() if m == 1) for cells in _accuracies(rows)]
-    return [spearman(*zip(*curve)) for curve in curves]
+    return [spearman(*zip(*sorted(single.items()))) for single, _ in _single_and_averaged(rows)]
 
 
 def fall_of_spread(rows: Sequence[Row]) -> list[float]:
@@ -231,16 +212,17 @@ CLAIMS = (
 
 
 def _figures(what: str) -> tuple[Figure, ...]:
-    averages, spread = (
-        f"Test accuracy of averages of {what} (farhang, Fig. 6)",
-        f"Relative spread of {what} (farhang, §7.3)",
-    )
+    averages = f"Test accuracy of averages of {what} (farhang, Fig. 6)"
+    spread = f"Relative spread of {what} (farhang, §7.3)"
     where = {} if what == "networks" else {"curve": "draws", "draws": 1}
     x_title = "targeted normalized margin"
     return (
         accuracy("alpha", averages, x_title, where={"curve": "draws"}, split="draws", log_x=True),
         Figure("alpha", "spread", spread, x_title, "spread / prediction", where=where, log_x=True, log_y=True),
     )
+
+
+SIGN = "The paper gives its curves as pictures only: of the gain of averaging its sign is judged."
 
 
 def _shape(samples: int, width: int) -> Settings:
@@ -251,15 +233,8 @@ F8 = Study(
     **named("F8", "farhang, Fig. 6 left", "Averages of networks", "ensembles"),
     question="Does averaging networks of small margin do the same as a large margin?",
     arms=(Arm(name="networks"),),
-    settings={
-        "data": _PARITY,
-        "network": {"name": "farhang-mlp", "inputs": 784, "width": 2048, "depth": 5, "outputs": 1},
-        "optimizer": NERO,
-        "schedule": {"name": "exponential", "factor": 0.99, "unit": "steps"},
-        "steps": 500,
-        "members": 16,
-        "sizes": SIZES,
-    },
+    settings={"data": _PARITY, "network": mlp(2048, 5, outputs=1), "optimizer": NERO, "schedule": decay(0.99)}
+    | {"steps": 500, "members": 16, "sizes": SIZES},
     axes={"alpha": axis("alpha", MARGINS)},
     claims=CLAIMS,
     figures=_figures("networks"),
@@ -271,14 +246,7 @@ F8 = Study(
         **effort(minutes=(0.1, 10, 10, 60), seeds=(2, 2, 1)),
         settings=(
             {**SMALL, **_shape(40, 16), "steps": 15, "schedule.factor": 0.9, "members": 4, "sizes": (1, 4)},
-            {
-                **EMBEDDED,
-                **_shape(200, 128),
-                "steps": 300,
-                "schedule.factor": 0.985,
-                "members": 8,
-                "sizes": (1, 2, 4, 8),
-            },
+            {**EMBEDDED, **_shape(200, 128), "steps": 300, "schedule.factor": 0.985, "members": 8, "sizes": SIZES[:4]},
             {"network.width": 1024},
         ),
         only=({"alpha": (0.01, 0.1, 1.0)}, {"alpha": (0.001, 0.01, 0.1, 1.0, 10.0)}),
@@ -286,7 +254,7 @@ F8 = Study(
     deviations=(
         SPHERE,
         "Groups of m of the 16 networks are averaged in order, and the accuracies of the groups averaged.",
-        "The paper gives its curves as pictures only: of the gain of averaging its sign is judged.",
+        SIGN,
     ),
 )
 F9 = Study(
@@ -304,9 +272,5 @@ F9 = Study(
         **effort(minutes=(0.1, 1, 2, 2), seeds=(2,)),
         settings=({"data.name": "digits", "data.test": 200, "data.train": 60, "margins": (0.01, 0.1, 1.0)}, EMBEDDED),
     ),
-    deviations=(
-        SPHERE,
-        "Accuracies are expectations over draws, in closed form, in place of single draws.",
-        "The paper gives its curves as pictures only: of the gain of averaging its sign is judged.",
-    ),
+    deviations=(SPHERE, "Accuracies are expectations over draws, in closed form, in place of single draws.", SIGN),
 )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from widemargin.studies.claims import Claim, gap, order, value
-from widemargin.studies.farhang.points import DECAY, EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE
+from widemargin.studies.farhang.points import EMBEDDED, MARGIN, MNIST, NERO, SMALL, SPHERE, decay, mlp
 from widemargin.studies.schema import Arm, Figure, Study, accuracy, axis, effort, named, scales, scatter
 from widemargin.studies.settings import Settings
 
 TRUE, RANDOM = "true labels", "random labels"
 SETTINGS: Settings = {
     "data": MNIST,
-    "network": {"name": "farhang-mlp", "inputs": 784, "width": 5000, "depth": 5, "sigma": 0.5774},
-    "schedule": DECAY,
+    "network": mlp(5000, 5, sigma=0.5774),
+    "schedule": decay(0.999),
     "steps": 1000,
     "spectral": True,
 }
@@ -113,9 +113,9 @@ F3 = Study(
     arms=(Arm(name=CONTROL, settings={"data.attack": 0}), Arm(name=ATTACKED, settings={"data.attack": 1000})),
     settings={
         "data": {**MNIST, "train": 500},
-        "network": {"name": "farhang-mlp", "inputs": 784, "width": 2048, "depth": 2},
+        "network": mlp(2048, 2),
         "optimizer": NERO,
-        "schedule": {"name": "exponential", "factor": 0.99997, "unit": "steps"},
+        "schedule": decay(0.99997),
         "steps": 100_000,
     },
     axes={"alpha": axis("alpha", ALPHAS)},

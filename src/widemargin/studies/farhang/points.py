@@ -14,7 +14,17 @@ EMBEDDED: Settings = {"data.name": "mnist-5k"}
 """Without a download: the 5,000 images of mnist-5k."""
 
 NERO: Settings = {"name": "nero", "lr": 0.01}
-DECAY: Settings = {"name": "exponential", "factor": 0.999, "unit": "steps"}
+
+
+def mlp(width: int, depth: int, **more: float) -> Settings:
+    """The fully connected network without biases."""
+    return {"name": "farhang-mlp", "inputs": 784, "width": width, "depth": depth, **more}
+
+
+def decay(factor: float) -> Settings:
+    """A learning rate that is multiplied by `factor` in every step."""
+    return {"name": "exponential", "factor": factor, "unit": "steps"}
+
 
 SPHERE = "Inputs are (x − 0.1307)/0.3081, then projected to the sphere, as in the authors' code."
 MARGIN = "Margins are f_y − max f_i; the authors' code takes f_y − f_0 in Figures 1 to 3."

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Sequence
 
 from widemargin.studies.claims import BySeed, custom, value
-from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE
+from widemargin.studies.farhang.points import EMBEDDED, MNIST, SMALL, SPHERE, mlp
 from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Arm, Figure, Scales, Search, Study, axis, bars, effort, named, scales
 from widemargin.studies.settings import Settings
@@ -22,7 +22,6 @@ SIGNIFICANT = 3.0
 ERROR = "worst loss"
 
 _TRAINING: Settings = {"pairs": 1000, "steps": 20_000, "until": 1e-6, "lr": 0.01, "decay": 0.999}
-_NETWORK: Settings = {"name": "farhang-mlp", "inputs": 784, "width": 500, "depth": 7, "outputs": 1}
 _ARMS = (Arm(name=TWINS), Arm(name=WHOLE, settings={"whole": {"epochs": 50, "batch": 1024, "lr": 0.01, "decay": 0.99}}))
 
 
@@ -84,7 +83,7 @@ _EMBEDDED: Settings = {
 }
 _SHARED: Settings = {
     "arms": _ARMS,
-    "settings": {"data": {**MNIST, "train": 5}, "network": _NETWORK, **_TRAINING},
+    "settings": {"data": {**MNIST, "train": 5}, "network": mlp(500, 7, outputs=1), **_TRAINING},
     "axes": {"task": PAIRS, "width": axis("network.width", (16, 32, 100, *WIDTHS))},
     "scales": _scales(_DIGITS, _EMBEDDED, {"pairs": 100, "only": {"width": (500, 1000)}}, {"width": WIDTHS}),
     "deviations": (
@@ -136,6 +135,7 @@ F6 = Study(
     },
 )
 _SYNTHETIC = {"name": "synthetic", "shape": [3, 32, 32]}
+_TINY: Settings = {"data": {**_SYNTHETIC, "samples": 100, "test": 40}, "data.pair": [5, 8]}
 F5 = Study(
     **named("F5", "farhang, Fig. 9", "Rejection-sampled twins on CIFAR-10", "twins"),
     question="The same for convolutional networks, dog against ship.",
@@ -154,12 +154,7 @@ F5 = Study(
     figures=(_figure("channels", "channels of each convolution", "9"),),
     scales=_scales(
         {
-            "settings": {
-                "data": {**_SYNTHETIC, "samples": 100, "test": 40},
-                "data.pair": [5, 8],
-                "network.width": 8,
-                "network.stride": 2,
-            },
+            "settings": {**_TINY, "network.width": 8, "network.stride": 2},
             "only": {"channels": (2,)},
             "note": "synthetic images of 3 × 32 × 32, stride 2, 2 channels, width 8",
         },

@@ -46,17 +46,10 @@ def _theorems(arm: str) -> tuple[Claim, ...]:
     return tuple(value(f"{arm}: {words}", arm, 100, metric=metric, tolerance=0) for metric, words in said.items())
 
 
-_FEW: Settings = {"data": {"name": "digits", "validation": 100, "train": 100}} | {
-    "steps": 30,
-    "batch": 20,
-    "pairs": 3,
-    "margins": 20,
-}
-_FEWER: Settings = {"data": {"name": "mnist-5k", "validation": 500, "train": 1000}} | {
-    "steps": 100,
-    "pairs": 3,
-    "margins": 20,
-}
+_DIGITS_100: Settings = {"data": {"name": "digits", "validation": 100, "train": 100}}
+_FEW: Settings = {**_DIGITS_100, "steps": 30, "batch": 20, "pairs": 3, "margins": 20}
+_MNIST_5K: Settings = {"data": {"name": "mnist-5k", "validation": 500, "train": 1000}}
+_FEWER: Settings = {**_MNIST_5K, "steps": 100, "pairs": 3, "margins": 20}
 LINKS = "Each link of the chain (12), in parts of ‖f(x′) − f(x)‖ (sokolic, Theorem 3)"
 MARGINS = "The input margin and its bounds (sokolic, Theorem 5)"
 median = functools.partial(bars, log_y=True)
@@ -109,8 +102,7 @@ NETWORK = "two-layer network"
 FEATURES = ("distance from the decision plane, in features", "widest direction within it")
 
 
-def _share(text: str, metric: str) -> Claim:
-    return value(text, NETWORK, 100, metric, tolerance=0)
+share = functools.partial(value, arm=NETWORK, reported=100, tolerance=0)
 
 
 def _figure(letter: str, curve: str, title: str, x_title: str, y_title: str) -> Figure:
@@ -124,10 +116,10 @@ S1 = Study(
     arms=(Arm(name=NETWORK, settings=overlay(PLANE, {"grid": 41, "samples": 300, "shown": (0,)})),),
     settings={"loss": {"name": "hinge"}, "schedule": {"name": "cosine"}},
     claims=(
-        _share("cells in which the network is affine (b)", "affine"),
-        _share("points with r^F ≤ r^J ≤ r: R^F inside R^J inside R (d)", "nested"),
-        _share("training samples with γ_in ≥ (19) ≥ (20) (a, d)", "bounded"),
-        _share("training samples whose Jacobian bound (19) is sharper than (20)", "sharper"),
+        share("cells in which the network is affine (b)", metric="affine"),
+        share("points with r^F ≤ r^J ≤ r: R^F inside R^J inside R (d)", metric="nested"),
+        share("training samples with γ_in ≥ (19) ≥ (20) (a, d)", metric="bounded"),
+        share("training samples whose Jacobian bound (19) is sharper than (20)", metric="sharper"),
     ),
     figures=(
         _figure("a", "plane", "Training samples and the decision boundary", "first input", "second input"),
@@ -151,30 +143,17 @@ S1 = Study(
 )
 
 PLANE_ARM, MNIST_ARM = "plane", "MNIST"
-ARMS = (
-    Arm(
-        name=PLANE_ARM,
-        settings=overlay(
-            PLANE,
-            {"data": {"name": "toy", "validation": 100, "train": 60}, "network": {"first": 16, "higher": 16}},
-            {"steps": 1000, "exact": True, "mixture": (2, 2), "sparse": (8, 1)},
-        ),
-    ),
-    Arm(
-        name=MNIST_ARM,
-        settings={
-            "data": {"name": "mnist", "validation": 5000, "train": 500},
-            "network": {"name": "sokolic-mlp"},
-            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
-            "steps": 2000,
-            "batch": 100,
-            "exact": False,
-            "mixture": (10, 10),
-            "sparse": (100, 10),
-        },
-        only={"layers": (1, 2, 3)},
-    ),
+_PLANE_60 = overlay(
+    PLANE,
+    {"data": {"name": "toy", "validation": 100, "train": 60}, "network": {"first": 16, "higher": 16}},
+    {"steps": 1000, "exact": True, "mixture": (2, 2), "sparse": (8, 1)},
 )
+_MNIST_500: Settings = {
+    "data": {"name": "mnist", "validation": 5000, "train": 500},
+    "network": {"name": "sokolic-mlp"},
+    "optimizer": sgd(0.01),
+} | {"steps": 2000, "batch": 100, "exact": False, "mixture": (10, 10), "sparse": (100, 10)}
+ARMS = (Arm(PLANE_ARM, _PLANE_60), Arm(MNIST_ARM, _MNIST_500, only={"layers": (1, 2, 3)}))
 
 
 def _by_depth(rows: Sequence[Row], arm: str, metric: str) -> Mapping[int, list[tuple[int, float]]]:
@@ -241,6 +220,7 @@ _DIGITS: Settings = {
     "network": {"inputs": 64, "first": 12, "higher": 8},
 } | {"steps": 20, "batch": 20}
 _QUICK: Settings = {"data": {"name": "mnist-5k", "validation": 500, "train": 200}}
+DEPTH = "over the number of layers (sokolic, §IV-A)"
 TITLE = "The bound of Theorem 1 for three covering numbers (sokolic, Theorems 1 and 4)"
 SOURCE = "sokolic, Theorems 1 and 4, (21) and (22)"
 
@@ -253,10 +233,8 @@ S5 = Study(
     claims=(*_bound_claims(PLANE_ARM), *_bound_claims(MNIST_ARM)),
     figures=(
         *(
-            Figure(
-                "layers", metric, f"{words} over the number of layers (sokolic, §IV-A)", "number of layers L", metric
-            )
-            for metric, words in (("log10 (21)", "The bound of norms (21)"), ("log10 (22)", "The bound of covers (22)"))
+            Figure("layers", metric, f"The bound of {words} {DEPTH}", "number of layers L", metric)
+            for metric, words in (("log10 (21)", "norms (21)"), ("log10 (22)", "covers (22)"))
         ),
         Figure("layers", "log10 bound", TITLE, "number of layers L", where={"curve": "coverings"}, split="covering"),
     ),

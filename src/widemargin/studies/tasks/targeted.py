@@ -26,7 +26,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from widemargin import population, registry
 from widemargin.control.accuracy import accuracies
@@ -107,18 +107,16 @@ def _rows(trials: Sequence[Trial], firsts: Sequence[nn.Module], context: TrialCo
 def _margins(settings: Settings, first: nn.Module, network: nn.Module, clean: Samples) -> Row:
     sizes = [math.sqrt(len(weight)) / float(weight.detach().norm()) for _, weight in normalized.weights(network)]
     with torch.no_grad():
-        margin = normalized.frobenius(network, clean.x, clean.y)
-        row: Row = {"margin": float(margin.median()), "targeted": settings["alpha"] * math.prod(sizes)}
-        columns = {"margin": _quantiles(margin)}
+        margins = {"margin": normalized.frobenius(network, clean.x, clean.y)}
         if settings.get("spectral"):
-            spectral = normalized.spectral(network, clean.x, clean.y, reference=_reference(settings, first))
-            row["spectral"] = float(spectral.median())
-            columns["spectral"] = _quantiles(spectral)
-    row["points"] = [
-        {"curve": "margins", "at": {"quantile": q}, **{name: column[i] for name, column in columns.items()}}
-        for i, q in enumerate(QUANTILES)
+            margins["spectral"] = normalized.spectral(network, clean.x, clean.y, reference=_reference(settings, first))
+    points = [
+        {"curve": "margins", "at": {"quantile": q}}
+        | {name: float(torch.quantile(values.double(), q)) for name, values in margins.items()}
+        for q in QUANTILES
     ]
-    return row
+    medians = {name: float(values.median()) for name, values in margins.items()}
+    return {**medians, "targeted": settings["alpha"] * math.prod(sizes), "points": points}
 
 
 def _reference(settings: Settings, first: nn.Module) -> nn.Module:
@@ -126,12 +124,6 @@ def _reference(settings: Settings, first: nn.Module) -> nn.Module:
         first = copy.deepcopy(first)
         Nero(param_groups(first))  # projects as it begins
     return first
-
-
-def _quantiles(margin: Tensor) -> list[float]:
-    wanted = torch.tensor(QUANTILES, dtype=torch.float64, device=margin.device)
-    values: list[float] = torch.quantile(margin.double(), wanted).tolist()
-    return values
 
 
 def _dead(trial: Trial, test: Samples, why: str) -> Row:

@@ -6,15 +6,19 @@ import pytest
 import torch
 
 from widemargin import bounds, models
-from widemargin.data import Samples
-from widemargin.studies import bound_terms
+from widemargin.data import Data, Samples
+from widemargin.studies import measurements
+from widemargin.studies.samples import Parts
 
 
 def test_the_terms_are_those_of_the_bounds() -> None:
     torch.manual_seed(0)
     network = models.build("odn-mnist-cnn", size=8, widths=(2, 3), hidden=(5,))
     samples = Samples(torch.rand(12, 1, 8, 8), torch.arange(12) % 10)
-    row = bound_terms.measured(network, samples, r=2.0, thetas=[0.7, 1.0], probes=0, seed=0)
+    whole = Data("ten", samples, samples, tuple("0123456789"), (0.0, 1.0))
+    parts = Parts(train=samples, validation=samples, whole=whole, test_count=None)
+    subject = measurements.Subject(network=network, parts=parts, seed=0, networks=lambda _: network)
+    row = measurements.take({"kind": "bounds", "r": 2.0, "thetas": [0.7, 1.0], "probes": 0}, subject)
     mine = bounds.odn(network, samples.x, samples.y, r=2.0, theta=0.7, probes=0, biases="ignore")
     assert row["odn bound"] == mine.value
     assert row["odn complexity"] == mine.complexity
