@@ -26,9 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from widemargin._autograd.batched_vjp import batched_vjp
 from widemargin._autograd.frozen_batchnorm import Route, freeze
-from widemargin._autograd.jvp import jvp
+from widemargin._autograd.jacobian_products import batched_vjp, jvp
 from widemargin.checks import check_choice, check_module, check_module_name
 from widemargin.modules import is_compiled, mixing_modules, uncompiled, unwrap
 from widemargin.types import Args, Kwargs
@@ -143,7 +142,7 @@ class At(_ZeroTensors):
     def along(self, outputs: Tensor, directions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """J·u of `outputs` `[batch, k]` along directions u `[some, batch, ...]` at every place: `[some, batch, k]`.
 
-        All columns at once, as in forward mode, but by two backward passes (`_autograd.jvp`), so that the forward pass
+        All columns at once, as in forward mode, but by two backward passes (`jvp`), so that the forward pass
         is an ordinary one.
         """
         if self._mixes is not None:

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from widemargin import layers
-from widemargin._autograd.jvp import jvp
+from widemargin._autograd.jacobian_products import jvp
 from widemargin.modules import is_compiled, mixing_modules, scores_of, unwrap
 from widemargin.places import INPUT, At
 from widemargin.types import Args, Kwargs

@@ -18,6 +18,7 @@ from widemargin.losses.penalties import Hinge, Penalty
 from widemargin.losses.protocol import Stacking
 from widemargin.margins import estimation
 from widemargin.margins.distance import Linearization, choose, linearize
+from widemargin.margins.estimation import Directions
 from widemargin.margins.output import Classes, Reading, differences
 from widemargin.modules import scores_of
 from widemargin.places import At, BatchStatistics
@@ -94,9 +95,7 @@ class MarginLoss:
         """Populations evaluate exact margins of all networks at once, and probes network by network."""
         return "margins" if self.probes is None else None
 
-    def __call__(
-        self, model: nn.Module, x: Tensor, y: Labels, *, directions: Mapping[str, Tensor] | None = None
-    ) -> PerExample:
+    def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, directions: Directions = None) -> PerExample:
         """The loss of every sample of a batch, by one forward pass of `model` and a backward pass per class.
 
         `directions` are those of `probes`, `[probes, batch, ...]` at every place, which replace the random ones.
@@ -131,9 +130,7 @@ class MarginLoss:
         """
         return split_backward(model, self, x, y, scale, memory, is_replayed)
 
-    def forward(
-        self, model: nn.Module, x: Tensor, *, directions: Mapping[str, Tensor] | None = None
-    ) -> tuple[Scores, At, Mapping[str, Tensor] | None]:
+    def forward(self, model: nn.Module, x: Tensor, *, directions: Directions = None) -> tuple[Scores, At, Directions]:
         """The forward pass of the loss: scores, the watched places, and the directions of `probes`, if any."""
         if self.probes is not None and self.at == (places.INPUT,):
             u = torch.randn(self.probes, *x.shape, device=x.device) if directions is None else directions[places.INPUT]
@@ -144,7 +141,7 @@ class MarginLoss:
             scores = scores_of(model(x))
         return scores, at, directions
 
-    def of(self, scores: Scores, y: Labels, *, at: At, directions: Mapping[str, Tensor] | None = None) -> PerExample:
+    def of(self, scores: Scores, y: Labels, *, at: At, directions: Directions = None) -> PerExample:
         """The loss of every sample, given `scores` from a forward pass inside `places.watch(model, loss.at) as at`."""
         if tuple(at) != self.at:
             raise ValueError(f"at watches {tuple(at)}, but the loss has at={self.at}")
@@ -177,7 +174,7 @@ class MarginLoss:
         factor = estimation.correction(len(directions[self.at[0]]))
         return Linearization(difference=difference, slopes={name: s / factor for name, s in slopes.items()})
 
-    def chosen(self, difference: PerClass, at: At, directions: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+    def chosen(self, difference: PerClass, at: At, directions: Directions) -> dict[str, Tensor]:
         """At every place the column of `difference`, `[batch, 1]`, whose penalty `probes` estimate as largest."""
         assert self.probes is not None
         if directions is None:

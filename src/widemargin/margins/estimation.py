@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,9 @@ from widemargin.margins.output import Classes, Reading, differences
 from widemargin.modules import scores_of
 from widemargin.places import INPUT, At, BatchStatistics, Places
 from widemargin.types import Labels, PerClass
+
+Directions: TypeAlias = Mapping[str, Tensor] | None
+"""Directions `[some, batch, ...]` at every place; None: random ones."""
 
 
 def estimate(

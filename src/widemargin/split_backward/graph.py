@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from widemargin import layers
-from widemargin._autograd.batched_vjp import Edges, active_nodes, nodes_behind
+from widemargin._autograd.jacobian_products import Edges, active_nodes, nodes_behind
 from widemargin.layers.convolution import has_channels_last
 from widemargin.layers.registry import WeightGradient, WeightGradients
 from widemargin.types import Node

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from widemargin.margins.distance import Linearization
+from widemargin.margins.estimation import Directions
 from widemargin.margins.output import Classes, Reading
 from widemargin.places import At, BatchStatistics
 
@@ -35,11 +35,11 @@ class SplitLoss(Protocol):
     @property
     def statistics(self) -> BatchStatistics: ...  # noqa: D102
 
-    def forward(self, model: nn.Module, x: Tensor) -> tuple[Tensor, At, Mapping[str, Tensor] | None]:
+    def forward(self, model: nn.Module, x: Tensor) -> tuple[Tensor, At, Directions]:
         """The scores, the watched places, and the directions of `probes`."""
         ...
 
-    def of(self, scores: Tensor, y: Tensor, *, at: At, directions: Mapping[str, Tensor] | None) -> Tensor:
+    def of(self, scores: Tensor, y: Tensor, *, at: At, directions: Directions) -> Tensor:
         """The loss of every sample."""
         ...
 
@@ -47,6 +47,6 @@ class SplitLoss(Protocol):
         """The loss of every sample, given score differences and slopes."""
         ...
 
-    def chosen(self, difference: Tensor, at: At, directions: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+    def chosen(self, difference: Tensor, at: At, directions: Directions) -> dict[str, Tensor]:
         """At every place the column of `difference` that `probes` choose."""
         ...

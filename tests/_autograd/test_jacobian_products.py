@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import zoo
 from widemargin import places
-from widemargin._autograd import batched_vjp
+from widemargin._autograd import jacobian_products
 from widemargin.modules import scores_of
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -38,9 +38,9 @@ def test_columns_together_are_columns_one_by_one(
 ) -> None:
     """In training mode too, with frozen statistics: one backward pass for all, against one for each."""
     for mode in (False, True):
-        monkeypatch.setattr(batched_vjp, "AT_ONCE", {"cpu": 2**20})
+        monkeypatch.setattr(jacobian_products, "AT_ONCE", {"cpu": 2**20})
         at_once, weights = columns_of(entry, mode, second_order)
-        monkeypatch.setattr(batched_vjp, "AT_ONCE", {"cpu": 1})
+        monkeypatch.setattr(jacobian_products, "AT_ONCE", {"cpu": 1})
         alone, expected = columns_of(entry, mode, second_order)
         assert len(alone) == entry.classes
         if not (second_order and "group-norm" in entry.traits):  # torch has no rule for that one
@@ -55,7 +55,7 @@ def test_columns_together_are_columns_one_by_one(
 def test_so_many_columns_go_back_together_as_the_largest_activation_allows(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batched_vjp, "AT_ONCE", {"cpu": most})
+    monkeypatch.setattr(jacobian_products, "AT_ONCE", {"cpu": most})
     # 6 samples, 5 numbers each in the largest activation
     network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     with places.watch(network, ("input", "1")) as at:
@@ -65,7 +65,7 @@ def test_so_many_columns_go_back_together_as_the_largest_activation_allows(
 
 
 def test_large_weights_do_not_keep_columns_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batched_vjp, "AT_ONCE", {"cpu": 3 * 50})
+    monkeypatch.setattr(jacobian_products, "AT_ONCE", {"cpu": 3 * 50})
     network = nn.Sequential(nn.Linear(4, 50), nn.Linear(50, 3)).double()  # one sample, weights of 200 numbers
     with places.watch(network, ("input",)) as at:
         scores = network(X[:1])
@@ -109,7 +109,7 @@ class Patches(nn.Module):
 
 
 def test_where_torch_would_loop_it_is_tried_once_and_nothing_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batched_vjp, "_without_rules", set())
+    monkeypatch.setattr(jacobian_products, "_without_rules", set())
     network = nn.Sequential(nn.Linear(4, 5), Patches(), nn.Tanh(), nn.Linear(8, 3)).double()
     found = []
     for sizes in ([3], [1, 1, 1]):  # in a loop of torch's, and from then on one by one
@@ -152,7 +152,7 @@ def test_other_warnings_are_given_as_ever() -> None:
             return 2 * grads[0]
 
     x = torch.rand(2, 3, requires_grad=True)
-    way = batched_vjp.batched_vjp(out := Warns.apply(x), [x], second_order=False)
+    way = jacobian_products.batched_vjp(out := Warns.apply(x), [x], second_order=False)
     with pytest.warns(UserWarning, match="on the way back"):
         found = way.gradients(out)
     assert found is not None

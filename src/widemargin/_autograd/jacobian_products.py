@@ -1,4 +1,7 @@
-"""Vector-Jacobian products of several columns of scores by one batched backward pass."""
+"""Products with the Jacobian of an existing graph.
+
+Vector-Jacobian products of several columns of scores take one batched backward pass, Jacobian-vector products two.
+"""
 
 from __future__ import annotations
 
@@ -105,6 +108,32 @@ def active_nodes(nodes: dict[Node, Edges], leaves: Sequence[Tensor]) -> set[Node
         if any(before in active for before, _ in edges) or id(getattr(node, "variable", None)) in ends:
             active.add(node)
     return active
+
+
+def jvp(outputs: Tensor, inputs: Sequence[Tensor], directions: Sequence[Tensor]) -> list[Tensor]:
+    """J·u of `outputs` at each of `inputs` along its directions u `[some, ...]`: `[some, *outputs.shape]`.
+
+    Jᵀv is linear in v, so the derivative of Jᵀv·u in v is J·u: one backward pass for Jᵀv at all inputs, and one through
+    that pass for each direction, batched where torch has rules for it. The graph is kept.
+    """
+    if not outputs.requires_grad:
+        return [outputs.new_zeros(len(u), *outputs.shape) for u in directions]
+    v = torch.zeros_like(outputs, requires_grad=True)
+    vjps = torch.autograd.grad(outputs, inputs, v, create_graph=True, allow_unused=True)
+    return [_derivative(vjp, v, u) for vjp, u in zip(vjps, directions)]
+
+
+def _derivative(vjp: Tensor | None, v: Tensor, directions: Tensor) -> Tensor:
+    if vjp is None or not vjp.requires_grad:
+        return v.new_zeros(len(directions), *v.shape)
+    u = directions.reshape(-1, *vjp.shape).to(vjp.dtype)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*performance drop")  # torch would loop over the directions
+            return torch.autograd.grad(vjp, v, u, retain_graph=True, is_grads_batched=True, materialize_grads=True)[0]
+    except (RuntimeError, UserWarning):
+        each = [torch.autograd.grad(vjp, v, one, retain_graph=True, materialize_grads=True)[0] for one in u]
+        return torch.stack(each)
 
 
 @contextmanager
