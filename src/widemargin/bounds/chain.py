@@ -98,9 +98,8 @@ def chain_of(model: nn.Module, x: Tensor, *, biases: Biases = "refuse", batch_no
     """The chain that `model` is on inputs like `x`; an error names the first layer that is not supported.
 
     Args:
-        model: any module that runs Linear, Conv, ReLU, LeakyReLU, pools and changes of shape one after the other (see
-            `layers.read_chain`), or any layer without parameters that states its l_2 Lipschitz constant in an attribute
-            `lipschitz`.
+        model: a chain (see `layers.read_chain`) of Linear, Conv, ReLU, LeakyReLU, pools, changes of shape, or layers
+            without parameters that state their l_2 Lipschitz constant in an attribute `lipschitz`.
         x: inputs; one of them is run.
         biases: refuse a network with biases, or leave them out of the norms.
         batch_norm: accept BatchNorm in evaluation mode, an affine layer, as a link too.

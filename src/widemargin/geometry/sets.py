@@ -87,8 +87,8 @@ def curves(
 ) -> Curves:
     """r^J = 1 and r^F = 1 (sokolic (17)) around one correctly classified sample, exactly on each ray.
 
-    r^F = 1 is a circle of radius γ_out/Π‖W_l‖_F. Only the first crossing of r^J = 1 on each ray is returned. r = 1 is
-    the decision boundary, see `Slice.boundary`.
+    r^F = 1 is a circle of radius γ_out/Π‖W_l‖_F; of r^J = 1, each ray has its first crossing. For r = 1, the decision
+    boundary, see `Slice.boundary`.
     """
     check_batch(x, "x")
     if tuple(x.shape) != (1, 2):

@@ -62,10 +62,8 @@ def duplicates(unit: Float64[Tensor, "n d0"]) -> list[tuple[int, int]]:
 def _raise_duplicates(pairs: list[tuple[int, int]], jitter: float) -> None:
     if pairs:
         more = f" (the first of {len(pairs)} such pairs)" if len(pairs) > 1 else ""
-        raise ValueError(
-            f"train_x has the same point at indices {pairs[0][0]} and {pairs[0][1]}{more}, so its Gram matrix is "
-            f"singular with jitter = {jitter:g}: remove one, or pass a jitter such as 1e-6"
-        )
+        same = f"train_x has the same point at indices {pairs[0][0]} and {pairs[0][1]}{more}, so its Gram matrix is"
+        raise ValueError(f"{same} singular with jitter = {jitter:g}: remove one, or pass a jitter such as 1e-6")
 
 
 def _raise_singular(unit: Tensor, depth: int, jitter: float, failed: int) -> None:
@@ -76,7 +74,5 @@ def _raise_singular(unit: Tensor, depth: int, jitter: float, failed: int) -> Non
     if len(unit) > 1 and float(distance[nearest]) ** 2 / 2 <= smallest_pivot(len(unit)):
         _raise_duplicates([(min(nearest, failed), max(nearest, failed))], jitter)
     few = f", at which no more than d_0 = {unit.shape[1]} points are independent" if depth == 1 else ""
-    raise ValueError(
-        f"train_x has a Gram matrix that is singular in float64 at index {failed} with jitter = {jitter:g} and "
-        f"depth {depth}{few}: pass a larger jitter, such as {max(1e-6, 100 * jitter):g}"
-    )
+    singular = f"train_x has a Gram matrix that is singular in float64 at index {failed} with jitter = {jitter:g}"
+    raise ValueError(f"{singular} and depth {depth}{few}: pass a larger jitter, such as {max(1e-6, 100 * jitter):g}")

@@ -1,4 +1,4 @@
-"""CONSTRAINED weights: projections, and optimizers that project after every step.
+"""Constrained weights: projections, and optimizers that project after every step.
 
 optimizer = wm.optim.Nero(wm.optim.param_groups(model), lr=0.01)
 optimizer = wm.optim.Projected(torch.optim.SGD(model.parameters(), lr=0.1), wm.optim.to_frobenius_sphere)

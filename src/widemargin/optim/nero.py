@@ -16,7 +16,7 @@ from widemargin.checks import check_flag, check_number
 from widemargin.optim.base import ClosureOptimizer
 from widemargin.optim.projections import to_centred_unit_rows
 from widemargin.optim.rows import ParamGroup, as_rows, check_layout, from_rows
-from widemargin.types import HALF
+from widemargin.types import HALF, wide
 
 # Below this many numbers, tensors of one fan-in are copied into one matrix: dispatch costs more than the copies.
 _SMALL = {"cpu": 1 << 13}
@@ -73,7 +73,7 @@ class Nero(ClosureOptimizer):
         for parameter, start in zip(group["params"], starts):
             if start is not None:
                 parameter.copy_(start)
-            rows = as_rows(parameter, axis=group["axis"], groups=group["groups"]).to(_dtype(parameter))
+            rows = wide(as_rows(parameter, axis=group["axis"], groups=group["groups"]))
             lengths = torch.linalg.vector_norm(rows, dim=1)
             scale = float(lengths.double().mean()) if len(rows) else 0.0
             # A Python number, so that storing and loading never rounds it.
@@ -81,8 +81,7 @@ class Nero(ClosureOptimizer):
 
     def update(self) -> None:
         """One step of every parameter that has a gradient."""
-        moved = list(self._with_gradients())  # checks all before any of them moves
-        for batch in _batches(moved):
+        for batch in _batches(list(self._with_gradients())):  # checks all before any of them moves
             _move(batch)
 
     def load_state_dict(self, state_dict: ParamGroup) -> None:
@@ -91,10 +90,10 @@ class Nero(ClosureOptimizer):
         for number in numbers:
             stored = state_dict["state"].get(number, {}).keys()
             if not {"step", "scale", "v"} <= stored:
-                raise ValueError(f"state_dict has {sorted(stored)} for parameter {number}, expected step, scale, v")
+                raise ValueError(f"state_dict holds {sorted(stored)} for parameter {number}, expected step, scale, v")
         super().load_state_dict(state_dict)
         for number, parameter in zip(numbers, (p for group in self.param_groups for p in group["params"])):
-            if parameter.dtype != _dtype(parameter):  # torch has rounded v to half precision
+            if parameter.dtype in HALF:  # torch has rounded v to half precision
                 self.state[parameter]["v"] = state_dict["state"][number]["v"].to(parameter.device, copy=True)
 
     def _with_gradients(self) -> Iterator[_Moved]:
@@ -145,13 +144,8 @@ def advance_(
 
 def _can_be_fused(rows: Tensor, gradient: Tensor) -> bool:
     """Whether `fused` supports them: contiguous rows of float32, short enough for the registers of a GPU."""
-    return (
-        rows.device.type == "cuda"
-        and rows.dtype == gradient.dtype == torch.float32
-        and 1 < rows.shape[1] <= _LONGEST_FUSED
-        and rows.stride(1) == gradient.stride(1) == 1
-        and has_triton()
-    )
+    is_plain = rows.dtype == gradient.dtype == torch.float32 and rows.stride(1) == gradient.stride(1) == 1
+    return rows.is_cuda and is_plain and 1 < rows.shape[1] <= _LONGEST_FUSED and has_triton()
 
 
 def _lengths(rows: Tensor) -> Tensor:
@@ -168,7 +162,7 @@ class _Moved(NamedTuple):
 
     def rows(self, tensor: Tensor | None) -> Tensor:
         assert tensor is not None
-        return as_rows(tensor, axis=self.group["axis"], groups=self.group["groups"]).to(_dtype(self.parameter))
+        return wide(as_rows(tensor, axis=self.group["axis"], groups=self.group["groups"]))
 
     def back(self, rows: Tensor) -> Tensor:
         return from_rows(rows, self.parameter, axis=self.group["axis"], groups=self.group["groups"])
@@ -222,14 +216,9 @@ def _fan_in(parameter: Tensor, group: ParamGroup) -> int:
     return parameter.numel() // (len(parameter) if group["axis"] == 0 else group["groups"] * parameter.shape[1])
 
 
-def _dtype(parameter: Tensor) -> torch.dtype:
-    return torch.float32 if parameter.dtype in HALF else parameter.dtype
-
-
 def _called(group: ParamGroup, number: int) -> str:
-    names, parameter = group.get("param_names"), group["params"][number]
-    which = repr(names[number]) if names else str(number)
-    return f"parameter {which} of shape {list(parameter.shape)}"
+    which = repr(group["param_names"][number]) if "param_names" in group else number
+    return f"parameter {which} of shape {list(group['params'][number].shape)}"
 
 
 def _check_settings(settings: ParamGroup) -> None:

@@ -39,8 +39,7 @@ def to_centred_unit_rows(weight: Float[Tensor, "*shape"], *, axis: int = 0, grou
 def to_frobenius_sphere(weight: Float[Tensor, "*shape"], *, axis: int = 0, groups: int = 1) -> Float[Tensor, "*shape"]:
     """W ← W·√d_l/‖W‖_F, d_l the number of rows (farhang, Recipe 1, step 3).
 
-    d_l counts the output channels of a convolution, whose norm is the kernel's (errata 11). A weight of zeros is an
-    error.
+    For a convolution, d_l counts output channels and the norm is the kernel's (errata 11). Zero weights are an error.
     """
     rows = _rows(weight, axis, groups)
     factor = _factor(rows, norms.frobenius(_precise(rows)), math.sqrt(len(rows)))

@@ -23,9 +23,8 @@ ParamGroup: TypeAlias = dict[str, Any]
 def param_groups(model: nn.Module, *, unprojected: Collection[str] = ()) -> list[ParamGroup]:
     """The parameters of `model` as groups with the axis of their rows, and whether they are projected.
 
-    `Nero(optim.param_groups(model), lr=0.01)` is `Nero(model.parameters(), lr=0.01)` where the network has no
-    transposed convolution. Those come in groups of `axis=1`; the parameters named in `unprojected` in groups of
-    `project=False`.
+    `Nero(optim.param_groups(model), lr=0.01)` is `Nero(model.parameters(), lr=0.01)` except for transposed
+    convolutions, in groups of `axis=1`, and the parameters named in `unprojected`, in groups of `project=False`.
     """
     known = dict(unwrap(model).named_parameters())
     for name in unprojected:
@@ -55,9 +54,8 @@ def as_rows(weight: Tensor, *, axis: int = 0, groups: int = 1) -> Float[Tensor, 
     check_layout(weight, axis, groups)
     if axis == 0:
         return weight.flatten(1)
-    inner, outer = weight.shape[0] // groups, weight.shape[1]
-    split = weight.reshape(groups, inner, outer, -1)
-    return split.permute(0, 2, 1, 3).reshape(groups * outer, -1)
+    split = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1)
+    return split.permute(0, 2, 1, 3).reshape(groups * weight.shape[1], -1)
 
 
 def from_rows(rows: Float[Tensor, "rows fan_in"], like: Tensor, *, axis: int = 0, groups: int = 1) -> Tensor:
@@ -75,7 +73,5 @@ def check_layout(weight: Tensor, axis: int, groups: int) -> None:
     check_count("groups", groups)
     if groups > 1 and (axis == 0 or weight.shape[0] % groups):
         # At axis 0 every output channel has its own kernel already, whatever the groups of the convolution are.
-        raise ValueError(
-            f"groups is {groups} for a weight of shape {list(weight.shape)} at axis {axis}: "
-            "expected 1 at axis 0, and a divisor of dim 0 at axis 1"
-        )
+        where = f"a weight of shape {list(weight.shape)} at axis {axis}"
+        raise ValueError(f"groups is {groups} for {where}, expected 1 at axis 0, a divisor of dim 0 at axis 1")
