@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +141,12 @@ def test_out_of_memory_halves_the_chunk_and_says_so(monkeypatch: pytest.MonkeyPa
     setting: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "steps": 3, "batch_size": 8}
     expected = population.fit(given, data, chunk=1, **setting)
     advance = run.PopulationRun.advance
+    failed: list[weakref.ref[run.PopulationRun]] = []
 
     def tight(self: run.PopulationRun) -> None:
+        assert all(attempt() is None for attempt in failed)  # its memory is free before the next attempt
         if len(self.members) > 2 and self.step == 2:
+            failed.append(weakref.ref(self))
             raise torch.OutOfMemoryError("CUDA out of memory")
         advance(self)
 

@@ -61,7 +61,8 @@ class StackedData:
 
 def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtype) -> list[Samples]:
     """The samples of every network, on the device and in the dtype: `data` for all, or one of a sequence each."""
-    if isinstance(data, Sequence) and not isinstance(data, str) and not _is_pair(data):
+    is_pair = isinstance(data, Sequence) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)
+    if isinstance(data, Sequence) and not isinstance(data, str) and not is_pair:
         if len(data) != count:
             raise ValueError(f"data has {len(data)} data sets, but there are {count} networks, expected one for each")
         given = list(data)
@@ -86,10 +87,6 @@ def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtyp
     return found
 
 
-def _is_pair(data: Sequence[object]) -> bool:
-    return len(data) == 2 and all(isinstance(part, Tensor) for part in data)
-
-
 def full_batch(data: object) -> Samples:
     """All training samples of `data`, anything that `data.batches` takes."""
     source = batches(data, batch_size=4096, split="train")
@@ -110,8 +107,7 @@ def _part(values: Tensor, which: Tensor, index: Tensor) -> Tensor:
 
 def _shared(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """The different tensors among `tensors`, stacked, and the index of each in them."""
-    positions = {key: number for number, key in enumerate(dict.fromkeys(map(id, tensors)))}
     different = {id(tensor): tensor for tensor in tensors}
+    positions = {key: number for number, key in enumerate(different)}
     which = torch.tensor([positions[id(tensor)] for tensor in tensors], device=tensors[0].device)
-    one_alone = next(iter(different.values()))
-    return one_alone[None] if len(different) == 1 else torch.stack(list(different.values())), which
+    return tensors[0][None] if len(different) == 1 else torch.stack(list(different.values())), which

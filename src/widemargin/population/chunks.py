@@ -133,5 +133,5 @@ def _measured(plan: PopulationConfig, sizes: Sequence[int], forms: tuple[Convolu
 def _key(plan: PopulationConfig, size: int | None, forms: tuple[Convolutions, ...]) -> tuple[object, ...]:
     batch = min(plan.batch_size or len(plan.data[0]), len(plan.data[0]))
     x, kinds = plan.data[0].x, (repr(plan.losses[0])[:1000], repr(plan.regularizers), type(plan.optimizers[0]))
-    threads = torch.get_num_threads()
-    return (str(plan.networks[0]), batch, x.shape[1:], x.dtype, plan.device, *kinds, len(plan), size, forms, threads)
+    where = (x.dtype, plan.device, torch.get_num_threads())
+    return (str(plan.networks[0]), batch, x.shape[1:], *where, *kinds, len(plan), size, forms)

@@ -49,9 +49,7 @@ def convolve(
         if conv_kernels.can_convolve(last, turned):
             return conv_kernels.convolve(last, turned, bias, (padding[0], padding[1])).movedim(4, 2)
     last = F.pad(last, (0, 0, padding[1], padding[1], padding[0], padding[0]))
-    patches = last.unfold(2, rows, stride[0]).unfold(
-        3, columns, stride[1]
-    )  # [networks, batch, h, w, in, rows, columns]
+    patches = last.unfold(2, rows, stride[0]).unfold(3, columns, stride[1])  # [networks, batch, h, w, in, r, c]
     height, width = patches.shape[2:4]
     matrix = patches.permute(0, 1, 2, 3, 5, 6, 4).reshape(networks, batch * height * width, -1)
     kernel = weight.permute(0, 3, 4, 2, 1).flatten(1, 3)
@@ -62,13 +60,25 @@ def convolve(
 @layers.register("stacked", nn.Conv2d)
 def stacked_convolution(layer: nn.Conv2d, form: str) -> Callable[[Tensor], Tensor] | None:
     """The forward pass of a plain convolution inside `vmap`, by matrix products; None if it stays grouped."""
-    return partial(_forward, layer, form == "fused") if form != "grouped" and is_plain(layer) else None
+    if form == "grouped" or not is_plain(layer):
+        return None
+
+    def forward(x: Tensor) -> Tensor:
+        if x.ndim != 4:
+            return F.conv2d(x, layer.weight, layer.bias, layer.stride, layer.padding)
+        assert not isinstance(layer.padding, str)
+        function = partial(convolve, stride=layer.stride, padding=layer.padding, fused=form == "fused")
+        return on_stacked(function, x, layer.weight, layer.bias)
+
+    return forward
 
 
 @layers.register("stacked", nn.MaxPool2d)
 def stacked_max_pool(layer: nn.MaxPool2d, form: str) -> Callable[[Tensor], Tensor] | None:
     """The forward pass of a 2×2 pool inside `vmap`, by a kernel beside fused convolutions."""
-    return _pooled if form == "fused" and halves(layer) else None
+    if form != "fused" or not halves(layer):
+        return None
+    return lambda x: on_stacked(pooled, x) if x.ndim == 4 else F.max_pool2d(x, 2)
 
 
 def is_plain(layer: nn.Conv2d) -> bool:
@@ -118,15 +128,3 @@ def why_not_fused(device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"the networks are trained on {device}, and its kernels need CUDA"
     return None if has_triton() else "Triton, in which its kernels are written, is not installed (pip install triton)"
-
-
-def _pooled(x: Tensor) -> Tensor:
-    return on_stacked(pooled, x) if x.ndim == 4 else F.max_pool2d(x, 2)
-
-
-def _forward(layer: nn.Conv2d, fused: bool, x: Tensor) -> Tensor:
-    if x.ndim != 4:
-        return F.conv2d(x, layer.weight, layer.bias, layer.stride, layer.padding)
-    assert not isinstance(layer.padding, str)
-    function = partial(convolve, stride=layer.stride, padding=layer.padding, fused=fused)
-    return on_stacked(function, x, layer.weight, layer.bias)

@@ -158,16 +158,14 @@ def _train(plan: PopulationConfig, chunk: Chunk, bars: ProgressBars) -> Populati
     while len(results) < len(plan):
         members = range(len(results), min(len(results) + size, len(plan)))
         try:
-            with closing(PopulationRun(plan, members, chunk.convolutions)) as run:
-                results.update(run.train(partial(bars.update, "Steps")))
+            part, why_not = _train_together(plan, members, chunk.convolutions, bars)
         except torch.OutOfMemoryError:
             if len(members) == 1:
                 raise
             size = len(members) // 2
         else:
-            bars.update("Networks", members[-1] + 1)
+            results.update(part)
             sizes.append(len(members))
-            why_not = run.no_cuda_graph or (None if run.was_recorded else "the training is too short for one")
             no_cuda_graph = no_cuda_graph or why_not
             continue
         # Outside of the except block the tensors of the failed attempt are freed.
@@ -178,6 +176,16 @@ def _train(plan: PopulationConfig, chunk: Chunk, bars: ProgressBars) -> Populati
     return Population(
         networks=list(networks), steps=list(steps), losses=list(losses), chunks=sizes, no_cuda_graph=no_cuda_graph
     )
+
+
+def _train_together(
+    plan: PopulationConfig, members: range, convolutions: Convolutions, bars: ProgressBars
+) -> tuple[dict[int, NetworkResult], str | None]:
+    """The results of the networks `members`, and why there was no CUDA graph."""
+    with closing(PopulationRun(plan, members, convolutions)) as run:
+        results = run.train(partial(bars.update, "Steps"))
+    bars.update("Networks", members[-1] + 1)
+    return results, run.no_cuda_graph or (None if run.was_recorded else "the training is too short for one")
 
 
 def _each(name: str, value: T | Sequence[T], count: int, example: str = "") -> list[T]:

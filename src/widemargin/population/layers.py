@@ -175,20 +175,19 @@ def _stacked_group_norm(layer: nn.GroupNorm, _: str) -> Callable[[Tensor], Tenso
 
 @layers.register("stacked", nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 def _stacked_batch_norm(layer: _BatchNorm, _: str) -> Callable[[Tensor], Tensor]:
-    return partial(_batch_norm, layer)
+    def forward(x: Tensor) -> Tensor:
+        layer._check_input_dim(x)
+        counts = layer.training and layer.track_running_stats
+        if counts and layer.num_batches_tracked is not None:
+            layer.num_batches_tracked.add_(1)
+        by_batch = layer.training or layer.running_mean is None
+        remembered = counts or not by_batch
+        mean, variance = (layer.running_mean, layer.running_var) if remembered else (None, None)
+        momentum = 0.0 if layer.momentum is None else layer.momentum
+        function = partial(normalise, by_batch=by_batch, momentum=momentum, eps=layer.eps)
+        return on_stacked(function, x, mean, variance, layer.weight, layer.bias)
 
-
-def _batch_norm(layer: _BatchNorm, x: Tensor) -> Tensor:
-    layer._check_input_dim(x)
-    counts = layer.training and layer.track_running_stats
-    if counts and layer.num_batches_tracked is not None:
-        layer.num_batches_tracked.add_(1)
-    by_batch = layer.training or layer.running_mean is None
-    remembered = counts or not by_batch
-    mean, variance = (layer.running_mean, layer.running_var) if remembered else (None, None)
-    momentum = 0.0 if layer.momentum is None else layer.momentum
-    function = partial(normalise, by_batch=by_batch, momentum=momentum, eps=layer.eps)
-    return on_stacked(function, x, mean, variance, layer.weight, layer.bias)
+    return forward
 
 
 def _dropout(dims: int, layer: _DropoutNd, _: str) -> Dropout | None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from widemargin.optim.nero import Nero, advance_
+from widemargin.optim.nero import advance_
 from widemargin.optim.projections import to_centred_unit_rows
 from widemargin.training import optimizers
 from widemargin.training.optimizers import SGD, AdamW, MakesOptimizer, NeroOptimizer, RMSprop
@@ -141,13 +141,8 @@ _KINDS: dict[type, type[StackedOptimizer]] = {
     RMSprop: _StackedRMSprop,
     NeroOptimizer: _StackedNero,
 }
-_VALUES: dict[object, type] = {
-    torch.optim.SGD: SGD,
-    torch.optim.Adam: AdamW,
-    torch.optim.AdamW: AdamW,
-    torch.optim.RMSprop: RMSprop,
-    Nero: NeroOptimizer,
-}
+_VALUES: dict[object, type] = {torch.optim.Adam: AdamW, torch.optim.RMSprop: RMSprop}
+_VALUES |= {value.kind: value for value in (SGD, AdamW, NeroOptimizer)}
 _SAME = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
 """Settings of torch's optimizers that do not change their steps, or that are known from their class."""
 

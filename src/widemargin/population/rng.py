@@ -20,11 +20,8 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 def keys(seeds: Sequence[int], *purpose: object) -> Tensor:
     """A 64-bit number for every seed, by SHA-256 of the seed and the purpose."""
-    numbers = [
-        int.from_bytes(hashlib.sha256(repr((seed, *purpose)).encode()).digest()[:8], "big", signed=True)
-        for seed in seeds
-    ]
-    return torch.tensor(numbers, dtype=torch.int64)
+    digests = (hashlib.sha256(repr((seed, *purpose)).encode()).digest() for seed in seeds)
+    return torch.tensor([int.from_bytes(one[:8], "big", signed=True) for one in digests], dtype=torch.int64)
 
 
 def keep(key: Tensor, number: int, shape: Sequence[int], p: float) -> Tensor:
@@ -41,31 +38,26 @@ def keep(key: Tensor, number: int, shape: Sequence[int], p: float) -> Tensor:
 class Streams:
     """The states of the global generators of every network in one step, as in `fit` with its seed.
 
-    A network that draws again in the same step continues its stream.
+    A network that draws again in the same step continues its stream; `states` has those that have drawn.
     """
 
     def __init__(self, seeds: Sequence[int], step: int, device: torch.device) -> None:
         self.seeds, self.step, self.device = seeds, step, device
-        self._states: dict[int, tuple[Tensor, Tensor | None]] = {}
-
-    @property
-    def used(self) -> bool:
-        """Whether any network has been able to draw."""
-        return bool(self._states)
+        self.states: dict[int, tuple[Tensor, Tensor | None]] = {}
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
         """Draw as network `number` inside the `with` block."""
         on_gpu = self.device.type == "cuda"
-        if number in self._states:
-            state, state_on_gpu = self._states[number]
+        if number in self.states:
+            state, state_on_gpu = self.states[number]
             torch.set_rng_state(state)
             if state_on_gpu is not None:
                 torch.cuda.set_rng_state(state_on_gpu, self.device)
         else:
             seed_all(self.device, self.seeds[number], "step", self.step, 0)
         yield
-        self._states[number] = (torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if on_gpu else None)
+        self.states[number] = (torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if on_gpu else None)
 
 
 def _mix(z: Tensor) -> Tensor:

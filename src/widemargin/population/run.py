@@ -128,10 +128,18 @@ class PopulationRun:
         batch, plan = self.table.batch(self.step), self.plan
         self.number.fill_(self.step)
         if self.captured is None and self._is_worth_it(batch):
-            trained, check = self.stack.trained().values(), self._check_labels
+            trained = self.stack.trained()
             self.captured = (
-                graphs.CapturedStep(self._passes, plan.device, trained, before_capture=check, raise_out_of_memory=True),
-                graphs.CapturedStep(self._moves, plan.device, warm_up=0),
+                graphs.CapturedStep(
+                    self._passes,
+                    plan.device,
+                    trained.values(),
+                    before_capture=lambda: graphs.check_all_labels(self.stack.last_scores, self.table.y.flatten()),
+                    raise_out_of_memory=True,
+                ),
+                graphs.CapturedStep(
+                    lambda: self.optimizer.step(trained, self.number + 1, self.factor), plan.device, warm_up=0
+                ),
             )
         passes, moves = self.captured or (None, None)
         losses = (passes or self._passes)(*(() if plan.batch_size is None else batch))
@@ -161,7 +169,7 @@ class PopulationRun:
                     if bad_row(network, x) is not None:
                         self._stop(row, self.step)
             raise
-        if streams.used and self.no_cuda_graph is None:
+        if streams.states and self.no_cuda_graph is None:
             self.no_cuda_graph = "a loss or regularizer is computed network by network, with generators of its own"
         if self.captured is not None:
             is_finite = torch.isfinite(self.stack.last_scores).unflatten(0, (len(self.members), -1)).flatten(1).all(1)
@@ -169,17 +177,11 @@ class PopulationRun:
             self.not_finite_at.copy_(torch.where(is_first, self.number, self.not_finite_at))
         return losses
 
-    def _moves(self) -> None:
-        self.optimizer.step(self.stack.trained(), self.number + 1, self.factor)
-
     def _is_worth_it(self, batch: StackedBatch) -> bool:
         """Whether steps can be recorded, this batch has the usual shape, and enough steps are left for it to pay."""
         size = min(self.plan.batch_size or self.table.size, self.table.size)
         is_long = bool(self.plan.cuda_graph) or self.plan.steps - self.step > 10 * graphs.WARM
         return self.no_cuda_graph is None and batch.x.shape[1] == size and is_long
-
-    def _check_labels(self) -> None:
-        graphs.check_all_labels(self.stack.last_scores, self.table.y.flatten())
 
     def _check_finite(self) -> None:
         """Raise if a CUDA graph has noted scores that are not finite."""

@@ -34,11 +34,6 @@ class Checkpoint:
     def __post_init__(self) -> None:
         check_count("every", self.every)
 
-    @property
-    def path(self) -> Path:
-        """The folder."""
-        return Path(self.folder)
-
 
 def save(folder: Path, state: Mapping[str, object], settings: Mapping[str, str]) -> Path:
     """Replace the checkpoint in `folder` by `state` atomically: a reader sees the old one or the new one."""

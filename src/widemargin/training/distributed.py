@@ -10,8 +10,6 @@ of the mean over B, however unequal the shares are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -37,16 +35,13 @@ def sum_gradients(model: nn.Module, totals: Tensor) -> Tensor:
     buffers = [b for b in model.buffers() if b.is_floating_point()]
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     has = totals.new_tensor([float(p.grad is not None) for p in parameters])
-    parts = _sum([totals, has, *grads, *(b / dist.get_world_size() for b in buffers)])
+    tensors = [totals, has, *grads, *(b / dist.get_world_size() for b in buffers)]
+    flat = torch.cat([t.flatten() for t in tensors])  # of the widest dtype
+    dist.all_reduce(flat)
+    split = flat.split([t.numel() for t in tensors])
+    parts = [part.view(t.shape).to(t.dtype) for part, t in zip(split, tensors)]
     for parameter, grad, count in zip(parameters, parts[2:], parts[1].tolist()):
         parameter.grad = grad if count else None
     for buffer, mean in zip(buffers, parts[2 + len(parameters) :]):
         buffer.copy_(mean)
     return parts[0]
-
-
-def _sum(tensors: Sequence[Tensor]) -> list[Tensor]:
-    flat = torch.cat([t.flatten() for t in tensors])  # of the widest dtype
-    dist.all_reduce(flat)
-    parts = flat.split([t.numel() for t in tensors])
-    return [part.view(t.shape).to(t.dtype) for part, t in zip(parts, tensors)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -34,7 +33,8 @@ class History:
         if not rows:
             raise ValueError(f"split is {split!r}, of which nothing was measured")
         if not any(name in row for row in rows):
-            raise ValueError(f"name is {name!r}, expected one of {', '.join(_names(rows))}")
+            known = sorted({name for row in rows for name in row} - {"epoch", "step", "split"})
+            raise ValueError(f"name is {name!r}, expected one of {', '.join(known)}")
         return tuple((float(row["epoch"]), float(row[name])) for row in rows if name in row)
 
     def last(self, split: str = "train") -> Row:
@@ -44,7 +44,3 @@ class History:
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the rows as JSON, whole or not at all."""
         return write_json(Path(path), list(self.rows))
-
-
-def _names(rows: Sequence[Row]) -> list[str]:
-    return sorted({name for row in rows for name in row} - {"epoch", "step", "split"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import torch
@@ -19,7 +20,7 @@ from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
 from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
-from widemargin.training.callbacks import Callback, FitState
+from widemargin.training.callbacks import FitState
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
@@ -166,13 +167,13 @@ class FitLoop:
         """Write a checkpoint, if there is a folder for it."""
         if self.config.checkpoint is not None and self.fabric.is_global_zero:
             state = {"at": vars(self.at), "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
-            checkpoint.save(self.config.checkpoint.path, state, self.settings)
+            checkpoint.save(Path(self.config.checkpoint.folder), state, self.settings)
 
     def resume(self) -> None:
         """Continue from the checkpoint, if there is one."""
         if self.config.checkpoint is None:
             return
-        folder = self.config.checkpoint.path
+        folder = Path(self.config.checkpoint.folder)
         if self.fabric.is_global_zero:
             checkpoint.sweep(folder)
         state = checkpoint.load(folder, self.settings)

@@ -28,8 +28,7 @@ class TrainingStopped(RuntimeError):  # noqa: N818  (it is the outcome of a trai
 
     def __init__(self, message: str, *, sample: int | None = None, place: str | None = None) -> None:
         super().__init__(message)
-        self.sample = sample
-        self.place = place
+        self.sample, self.place = sample, place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +79,7 @@ def stop_at_sample(row: int, value: float, batch: Batch, state: FitState, *, of:
     if not bool(torch.isfinite(batch.x[row]).all()):
         raise TrainingStopped(f"{start}: its input is not finite; check the data", sample=sample, place="input")
     broken = [name for name, p in state.model.named_parameters() if not bool(torch.isfinite(p).all())]
-    place = _first(state.model, batch.x, _not_finite)
+    place = _first(state.model, batch.x, lambda output: not bool(torch.isfinite(output).all()))
     if broken:
         why = f"the weights of {broken[0]!r} are not finite any more"
     elif place is not None:
@@ -124,10 +123,6 @@ def _first(model: nn.Module, x: Tensor, wrong: Callable[[Tensor], bool]) -> str 
             stack.callback(module.register_forward_hook(check).remove)
         model(x)
     return found[0] if found else None
-
-
-def _not_finite(output: Tensor) -> bool:
-    return not bool(torch.isfinite(output).all())
 
 
 def _constant(output: Tensor) -> bool:
