@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -39,11 +39,11 @@ def test_settings_of_finished_trials_read_the_scores() -> None:
 
 
 def test_every_name_of_the_command_line_builds() -> None:
-    for name in LossName:
+    for name in get_args(LossName):
         registry.loss({"name": name})
-    for optimizer in OptimizerName:
+    for optimizer in get_args(OptimizerName):
         registry.optimizer({"name": optimizer, "lr": 0.1})
-    for schedule in ScheduleName:
+    for schedule in get_args(ScheduleName):
         registry.schedule({"name": schedule})
 
 

@@ -12,8 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -27,31 +26,10 @@ Values: TypeAlias = Mapping[str, Any]
 """A name and arguments, as plain values."""
 
 
-class LossName(StrEnum):
-    """Losses of the command line."""
-
-    cross_entropy = "cross-entropy"
-    hinge = "hinge"
-    soft_hinge = "soft-hinge"
-    large_margin = "large-margin"
-    odn = "odn"
-    odn_hinge = "odn-hinge"
-    target = "target"
-
-
-class OptimizerName(StrEnum):
-    """Optimizers of the command line."""
-
-    adam = "adam"
-    sgd = "sgd"
-    rmsprop = "rmsprop"
-
-
-class ScheduleName(StrEnum):
-    """Schedules of the command line."""
-
-    constant = "constant"
-    cosine = "cosine"
+LossName = Literal["cross-entropy", "hinge", "soft-hinge", "large-margin", "odn", "odn-hinge", "target"]
+OptimizerName = Literal["adam", "sgd", "rmsprop"]
+ScheduleName = Literal["constant", "cosine"]
+"""Losses, optimizers and schedules of the command line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +78,7 @@ def optimizer(values: Values) -> MakesOptimizer:
     from widemargin import training
 
     table = {"sgd": training.SGD, "adam": training.AdamW, "rmsprop": training.RMSprop, "nero": training.Nero}
-    built: MakesOptimizer = _built("optimizer", values, table)
-    return built
+    return _built("optimizer", values, table)
 
 
 def schedule(values: Values) -> Schedule:
@@ -111,6 +88,7 @@ def schedule(values: Values) -> Schedule:
     `{"name": "steps", "at": [0.34, 0.67], "factors": [0.1, 0.05]}`. With `"unit": "steps"` they are steps.
     """
     from widemargin import training
+    from widemargin.checks import check_choice
 
     table = {
         "constant": training.Constant,
@@ -120,8 +98,7 @@ def schedule(values: Values) -> Schedule:
     }
     given = dict(values)
     unit = given.pop("unit", "share")
-    if unit not in ("share", "steps"):
-        raise ValueError(f"unit of the schedule is {unit!r}, expected 'share' or 'steps'")
+    check_choice("unit of the schedule", unit, ("share", "steps"))
     built = _built("schedule", given, table)
     return built if unit == "steps" else Shares(schedule=built)
 
@@ -136,7 +113,7 @@ def network(values: Values) -> nn.Module:
 
 def losses_with(argument_name: str) -> list[LossName]:
     """Losses of the command line that have this argument."""
-    return [name for name in LossName if argument_name in _parameters(_losses()[name])]
+    return [name for name in get_args(LossName) if argument_name in _parameters(_losses()[name])]
 
 
 def argument(value: Any) -> Any:
@@ -151,13 +128,13 @@ def _losses() -> dict[str, Callable[..., Any]]:
     from widemargin import losses
 
     return {
-        LossName.cross_entropy: losses.CrossEntropy,
-        LossName.hinge: losses.MultiClassHinge,
-        LossName.soft_hinge: losses.SoftHinge,
-        LossName.large_margin: losses.large_margin,
-        LossName.odn: losses.odn,
-        LossName.odn_hinge: losses.odn_hinge,
-        LossName.target: losses.Target,
+        "cross-entropy": losses.CrossEntropy,
+        "hinge": losses.MultiClassHinge,
+        "soft-hinge": losses.SoftHinge,
+        "large-margin": losses.large_margin,
+        "odn": losses.odn,
+        "odn-hinge": losses.odn_hinge,
+        "target": losses.Target,
     }
 
 
@@ -170,16 +147,16 @@ def _wrappers() -> dict[str, Callable[..., Any]]:
 
 
 def _built(kind: str, values: Values, table: Mapping[str, Callable[..., Any]]) -> Any:
+    from widemargin.checks import check_choice
+
     given = {key: argument(value) for key, value in values.items()}
     name = given.pop("name", None)
-    if name not in table:
-        raise ValueError(f"name of the {kind} is {name!r}, expected one of {', '.join(table)}")
+    check_choice(f"name of the {kind}", name, table)
     known = _parameters(table[name])
     if "scores" in given and "read_as" in known:
         given["read_as"] = given.pop("scores")  # the key in the settings of finished trials
     for key in given:
-        if key not in known:
-            raise ValueError(f"{kind} {name!r} has no {key!r}, expected one of {', '.join(known)}")
+        check_choice(f"key of the {kind} {name!r}", key, known)
     return table[name](**given)
 
 

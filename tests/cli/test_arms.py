@@ -17,7 +17,7 @@ from PIL import Image
 
 from cli.conftest import Run
 from widemargin.certify.bracket import Bracket
-from widemargin.cli import arms, statistics
+from widemargin.cli import arms, tables
 from widemargin.margins import Measurement
 from widemargin.report.check import check
 
@@ -67,12 +67,10 @@ def test_what_is_no_image_is_not_shown(shape: tuple[int, ...]) -> None:
 def test_rows_lose_what_json_does_not_know() -> None:
     rows = arms.history([{"epoch": 1, "split": "train", "loss": math.inf, "accuracy": 0.5, "distance at x": math.nan}])
     assert rows == [{"epoch": 1, "split": "train", "loss": None, "accuracy": 0.5, "distance at x": None}]
-    curve = arms.curve([{"attack": "fgsm", "epsilon": 0.1, "accuracy": 0.5, "correct": 1, "samples": 2}])
-    assert curve == [{"epsilon": 0.1, "accuracy": 0.5}]
 
 
 def test_norms_have_names() -> None:
-    assert [statistics.norm(p) for p in (1.0, 2.0, 1.5, math.inf)] == ["l_1", "l_2", "l_1.5", "l_inf"]
+    assert [tables.norm(p) for p in (1.0, 2.0, 1.5, math.inf)] == ["l_1", "l_2", "l_1.5", "l_inf"]
 
 
 def test_measure_writes_a_page(run: Run) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from widemargin._io.files import write_parquet
 from widemargin._io.optional import EXTRAS, is_installed
 from widemargin.cli.console import notice
-from widemargin.cli.statistics import label_of, norm
+from widemargin.cli.tables import label_of, norm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,21 +44,13 @@ def arm(
     place = next(iter(measured.margins))
     shown = []
     for i in measured.hardest(hardest).tolist():
-        labels = (label_of(column[i].item(), classes) for column in (measured.labels, measured.predictions))
-        entry = dict(zip(("label", "prediction"), labels, strict=True))
+        label, prediction = (label_of(column[i].item(), classes) for column in (measured.labels, measured.predictions))
         margin = plain(measured.margins[place][i].item())
         picture = {} if inputs is None else image(inputs[i], bounds)
-        shown.append({"index": i, **entry, "margin": margin, **picture})
+        shown.append({"index": i, "label": label, "prediction": prediction, "margin": margin, **picture})
     values = {at: [plain(m) for m in margins.tolist()] for at, margins in measured.margins.items()}
-    made: Json = {
-        "name": name,
-        "samples": len(measured),
-        "accuracy": measured.accuracy,
-        "margins": values,
-        "hardest": shown,
-        **more,
-    }
-    return cast("ArmResult", made)
+    made = {"name": name, "samples": len(measured), "accuracy": measured.accuracy, "margins": values, "hardest": shown}
+    return cast("ArmResult", made | more)
 
 
 def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, settings: Mapping[str, Json]) -> list[Path]:
@@ -80,11 +72,6 @@ def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, setti
         "hardware": origins["hardware"],
     }
     return [page.write(folder / "page.html", result)]
-
-
-def curve(rows: Sequence[Mapping[str, Json]]) -> list[dict[str, float]]:
-    """The rows of `attacks.curve`, as an arm has them."""
-    return [{"epsilon": row["epsilon"], "accuracy": row["accuracy"]} for row in rows]
 
 
 def bracket(found: Bracket, points: int = 61) -> dict[str, Json]:

@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from widemargin import __version__
-from widemargin.cli import bound_tables, options
+from widemargin.cli import options, tables
 from widemargin.cli.console import notice, out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import load_inputs, note_untrained
-from widemargin.cli.options import DataSplit, option
+from widemargin.cli.options import Number, data_option, option
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from widemargin.bounds import Bound, Covering, InputMargin
+    from widemargin.bounds import Bound, Certificate, Covering, InputMargin, MarginEstimate
     from widemargin.data import Samples
     from widemargin.report.schema import Json
 
-THEOREMS = "Theorems"
+Options: TypeAlias = "dict[str, Json]"
 
-
-class Biases(StrEnum):
-    """Treatment of biases, which the theorems do not have."""
-
-    ignore = "ignore"
-    refuse = "refuse"
-
-
-class CushionForm(StrEnum):
-    """The denominators of odn's Theorem 1."""
-
-    printed = "printed"
-    squared = "squared"
-
-
-class LogForm(StrEnum):
-    """The logarithm of odn's Theorem 1."""
-
-    printed = "printed"
-    proof = "proof"
+theorem_option = partial(option, panel="Theorems")
 
 
 def bounds(
@@ -51,49 +32,40 @@ def bounds(
     set_: options.Set = None,
     weights: options.Weights = None,
     seed: options.Seed = 0,
-    split: options.Split = DataSplit.train,
-    samples: Annotated[int, option("At most N samples, drawn at random.", options.DATA, "N", min=2)] = 500,
+    split: options.Split = "train",
+    samples: Annotated[int, data_option("Use at most N samples, drawn at random.", "N", min=2)] = 500,
     data_root: options.DataRoot = None,
     margin: Annotated[
-        float | None,
-        option(
-            "γ of the spectral bound, in units of the scores; by default the median output margin of the correctly "
-            "classified samples.",
-            THEOREMS,
-            "G",
-        ),
+        Number,
+        theorem_option("γ of the spectral bound, in units of scores; by default the median of correct samples.", "X"),
     ] = None,
     r: Annotated[
-        float | None,
-        option(
-            "Centre of odn's band; by default the median distance of the correctly classified samples.",
-            THEOREMS,
-            "X",
-            flag="--r",
-        ),
+        Number,
+        theorem_option("Centre of odn's band; by default the median distance of correct samples.", "X", flag="--r"),
     ] = None,
-    theta: Annotated[float | None, option("Half-width of odn's band; by default r/2.", THEOREMS, "X")] = None,
-    delta: Annotated[float, option("The probability that a bound fails.", THEOREMS, "X")] = 0.05,
+    theta: Annotated[Number, theorem_option("Half the width of odn's band; by default r/2.", "X")] = None,
+    delta: Annotated[float, theorem_option("The probability that a bound fails.", "X")] = 0.05,
     covering: Annotated[
         str,
-        option(
-            "The covering of the data: measured, mixture:L,K (L Gaussians of rank K) or sparse:L,K (K-sparse in L "
-            "atoms).",
-            THEOREMS,
+        theorem_option(
+            "Covering number of the inputs: measured, or that of a model: mixture:L,K (L Gaussians of rank K) or "
+            "sparse:L,K (K-sparse in L atoms).",
             "NAME",
         ),
     ] = "measured",
-    cushions: Annotated[CushionForm, option("odn's μ_i μ_i→, or its square.", THEOREMS)] = CushionForm.printed,
-    log: Annotated[LogForm, option("odn's logarithm as in the theorem or its proof.", THEOREMS)] = LogForm.printed,
+    cushions: Annotated[
+        Literal["printed", "squared"], theorem_option("The factors μ_i μ_i→ of odn as printed, or squared.")
+    ] = "printed",
+    log: Annotated[
+        Literal["printed", "proof"], theorem_option("The logarithm of odn as in the theorem, or as in its proof.")
+    ] = "printed",
     probes: Annotated[
         int | None,
-        option(
-            "Probes of the interlayer Jacobians, 0 for exact norms; by default chosen by the size of the network.",
-            THEOREMS,
-            "N",
-        ),
+        theorem_option("Probes that estimate the Jacobians between layers, 0: exact; by default by their size.", "N"),
     ] = None,
-    biases: Annotated[Biases, option("Leave biases out of the norms, or refuse them.", THEOREMS)] = Biases.ignore,
+    biases: Annotated[
+        Literal["ignore", "refuse"], theorem_option("The theorems have no biases: leave them out, or refuse them.")
+    ] = "ignore",
     batch_size: options.BatchSize = 256,
     device: options.Device = "auto",
     folder: options.Folder = Path("runs/bounds"),
@@ -120,96 +92,47 @@ def bounds(
     from widemargin._io.files import write_json
     from widemargin.data import Samples
 
+    if not 0 < delta < 1:
+        raise ValueError(f"--delta is {delta}, expected a probability between 0 and 1")
     cover = parse_covering(covering)
     inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder)
     if not isinstance(inputs.samples, Samples):
         raise TypeError(f"--data is {data!r}, whose samples are not in memory, expected another data set")
     part = drawn(inputs.samples, samples, seed)
     note_untrained(model, weights)
-    rows, margins = all_bounds(
-        inputs.network,
-        part,
-        margin=margin,
-        r=r,
-        theta=theta,
-        delta=delta,
-        cover=cover,
-        odn={"cushion_form": cushions.value, "log_form": log.value, "probes": probes, "seed": seed},
-        biases=biases.value,
-        batch_size=batch_size,
-    )
+    common = {"biases": biases, "batch_size": batch_size}
+    odn = {"delta": delta, "cushion_form": cushions, "log_form": log, "probes": probes, "seed": seed, **common}
+    robust, found = robustness_bounds(inputs.network, part, cover, delta=delta, batch_size=batch_size, seed=seed)
+    rows = chain_bounds(inputs.network, part, margin, r, theta, odn, common) | robust
+    distances = {kind.name: _distances(kind) for kind in (found.frobenius, found.spectral, found.jacobian) if kind}
     origin = {**inputs.origin, "seed": seed, "samples": len(part), "widemargin": __version__}
-    path = write_json(folder / "bounds.json", {"settings": origin, **bound_tables.plain(rows, margins)})
+    plain = {"bounds": {name: _plain(bound) for name, bound in rows.items()}, "input margin": distances}
+    path = write_json(folder / "bounds.json", {"settings": origin, **plain})
     console = out()
     console.print(text(f"{model} on {data} ({split}): {len(part)} samples", "bold"))
-    console.print(bound_tables.values(rows))
-    console.print(bound_tables.margins(margins))
-    console.print(bound_tables.terms(rows))
+    for shown in (tables.bound_values(rows), tables.distances(distances), tables.terms(rows)):
+        console.print(shown)
     wrote(path)
 
 
-def all_bounds(
-    network: nn.Module,
-    part: Samples,
-    *,
-    margin: float | None,
-    r: float | None,
-    theta: float | None,
-    delta: float,
-    cover: Covering,
-    odn: dict[str, Json],
-    biases: Literal["ignore", "refuse"],
-    batch_size: int,
-) -> tuple[dict[str, Bound], InputMargin]:
-    """Every bound by its short name, and the certified input margins."""
-    from widemargin import bounds
+def chain_bounds(
+    network: nn.Module, part: Samples, margin: Number, r: Number, theta: Number, odn: Options, common: Options
+) -> dict[str, Bound]:
+    """The bounds of Bartlett, Neyshabur and odn by their names; none for networks with BatchNorm.
+
+    γ, r and θ that are None are taken from the correctly classified samples.
+    """
+    from widemargin import bounds, margins
     from widemargin.bounds.chain import chain_of
 
-    if not 0 < delta < 1:
-        raise ValueError(f"--delta is {delta}, expected a probability between 0 and 1")
     x, y = part.x, part.y
-    chain = chain_of(network, x, biases="ignore", batch_norm=True)
-    rows: dict[str, Bound] = {}
     try:
-        chain_of(network, x, biases=biases)
-    except TypeError as error:  # BatchNorm, which only Theorem 5 allows
+        chain_of(network, x, biases=common["biases"])
+    except TypeError as error:
         notice(f"without Bartlett's, Neyshabur's and odn's bounds: {error}")
-    else:
-        scale = chosen_scale(network, part, margin, r, theta, batch_size)
-        with about("--margin"):
-            rows["Bartlett"] = bounds.spectral(
-                network, x, y, margin=scale["margin"], biases=biases, batch_size=batch_size
-            )
-        rows["Neyshabur"] = bounds.neyshabur(network, x, biases=biases)
-        with about("--r, --theta"):
-            band: dict[str, Json] = {"r": scale["r"], "theta": scale["theta"], "delta": delta, **odn}
-            rows["odn"] = bounds.odn(network, x, y, **band, biases=biases, batch_size=batch_size)
-    in_plane = tuple(x.shape[1:]) == (2,) and len(x) <= MOST_EXACT
-    margins = bounds.input_margin(
-        network, x, y, jacobian="exact" if in_plane else "estimate", batch_size=batch_size, seed=odn["seed"]
-    )
-    classes = max(chain.weights[-1].units, 2)
-    for name, kind in (
-        ("robustness", margins.spectral),
-        (f"robustness, {'Jacobian' if in_plane else 'estimated'}", margins.jacobian),
-    ):
-        assert kind is not None
-        rows[name] = bounds.robustness(kind, x, classes=classes, covering=cover, delta=delta)
-    return rows, margins
-
-
-MOST_EXACT = 200
-"""The largest number of samples for which the Jacobian bound in the plane is exact; more would take minutes."""
-
-
-def chosen_scale(
-    network: nn.Module, part: Samples, margin: float | None, r: float | None, theta: float | None, batch_size: int
-) -> dict[str, float]:
-    """γ, r and θ as given, or from the correctly classified samples."""
-    from widemargin import margins
-
+        return {}
     if margin is None or r is None:
-        measured = margins.measure(network, part, batch_size=batch_size, progress=False)
+        measured = margins.measure(network, part, batch_size=common["batch_size"], progress=False)
         right = measured.output > 0
         if not bool(right.any()):
             raise ValueError(
@@ -217,7 +140,33 @@ def chosen_scale(
             )
         margin = _median(measured.output[right]) if margin is None else margin
         r = _median(measured.margins["input"][right]) if r is None else r
-    return {"margin": margin, "r": r, "theta": r / 2 if theta is None else theta}
+    with about("--margin"):
+        rows: dict[str, Bound] = {"Bartlett": bounds.spectral(network, x, y, margin=margin, **common)}
+    rows["Neyshabur"] = bounds.neyshabur(network, x, biases=common["biases"])
+    with about("--r, --theta"):
+        rows["odn"] = bounds.odn(network, x, y, r=r, theta=r / 2 if theta is None else theta, **odn)
+    return rows
+
+
+MOST_EXACT = 200
+"""The largest number of samples for which the Jacobian bound in the plane is exact; more would take minutes."""
+
+
+def robustness_bounds(
+    network: nn.Module, part: Samples, cover: Covering, *, delta: float, batch_size: int, seed: int
+) -> tuple[dict[str, Bound], InputMargin]:
+    """The bounds from the certified and from the estimated distance to the boundary, and these distances."""
+    from widemargin import bounds
+    from widemargin.bounds.chain import chain_of
+
+    x, y = part.x, part.y
+    classes = max(chain_of(network, x, biases="ignore", batch_norm=True).weights[-1].units, 2)
+    exact = tuple(x.shape[1:]) == (2,) and len(x) <= MOST_EXACT
+    jacobian: Literal["exact", "estimate"] = "exact" if exact else "estimate"
+    found = bounds.input_margin(network, x, y, jacobian=jacobian, batch_size=batch_size, seed=seed)
+    kinds = {"robustness": found.spectral, f"robustness, {'Jacobian' if exact else 'estimated'}": found.jacobian}
+    settings: Options = {"classes": classes, "covering": cover, "delta": delta}
+    return {name: bounds.robustness(kind, x, **settings) for name, kind in kinds.items() if kind is not None}, found
 
 
 def drawn(part: Samples, count: int, seed: int) -> Samples:
@@ -244,6 +193,20 @@ def parse_covering(value: str) -> Covering:
         if match[1] == "mixture":
             return bounds.GaussianMixture(components=first, rank=second)
         return bounds.SparseDictionary(atoms=first, sparsity=second)
+
+
+def _distances(kind: Certificate | MarginEstimate) -> dict[str, float]:
+    from widemargin.margins import Distribution
+
+    known = Distribution.of(kind.values)
+    values = {"min": known.minimum, "median": known.quantile(0.5), "max": known.quantile(1.0)}
+    return {**values, "above 0": float((kind.values > 0).double().mean())}
+
+
+def _plain(bound: Bound) -> dict[str, Json]:
+    assumptions = [{"text": a.text, "holds": a.holds, "found": a.found} for a in bound.assumptions]
+    same = {key: getattr(bound, key) for key in ("source", "value", "vacuous", "terms")}
+    return {**same, "assumptions": assumptions}
 
 
 def _median(values: Tensor) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,13 +63,19 @@ def share(value: float) -> str:
 
 
 def table(title: str, *columns: str, right: Collection[str] = (), no_wrap: Collection[str] = ()) -> Table:
-    """An empty table in the common style, narrow enough for 80 columns; the columns `right` are aligned there."""
+    """An empty table in the common style, narrow enough for 80 columns; the columns `right` are aligned there.
+
+    Columns without names have no header line.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     made = Table(title=text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    made.show_header = any(columns)
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=column in no_wrap)
+        width = max(map(len, column.split("\n")))  # a name is never broken
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        made.add_column(column, justify=justify, no_wrap=column in no_wrap, overflow="fold", min_width=width)
     return made
 
 

@@ -58,10 +58,7 @@ def data(
 
 
 def _one(found: Data[Any]) -> Table:
-    rows = table(found.name)
-    rows.show_header = False
-    rows.add_column("", no_wrap=True)
-    rows.add_column("")
+    rows = table(found.name, "", "")
     for split, part in (("train", found.train), ("test", found.test)):
         rows.add_row(split, f"{len(part):,} samples" if isinstance(part, Sized) else "a stream")
     x, _ = next(iter(found.test))

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def demo(
     folder: Folder = Path("demo"),
-    epochs: Annotated[int, option("Passes over the training images, for each loss.", None, "N", min=1)] = 40,
+    epochs: Annotated[int, option("Passes over the training images, for each loss.", "N", min=1)] = 40,
     seed: Seed = 0,
     sizes: Annotated[
-        str, option("Also train on these numbers of images, for a chart of accuracy against data.", None, "N,N,…")
+        str, option("Also train on these numbers of images, for a chart of accuracy over their number.", "N,N,…")
     ] = "",
     open_: Open = False,
 ) -> None:
@@ -83,10 +83,8 @@ def overview(result: Result) -> Table:
     from widemargin.report import tables
 
     found = tables.overview(result)
-    made = table(result["title"])
-    made.add_column("loss", no_wrap=True)
-    for head in found.heads:
-        made.add_column(_NARROW.get(head, head), justify="right", no_wrap=True)
+    heads = [_NARROW.get(head, head) for head in found.heads]
+    made = table(result["title"], "loss", *heads, right=heads, no_wrap=["loss", *heads])
     for label, cells in found.rows:
         made.add_row(text(label), *(text(cell.text, "bold" if cell.best else "") for cell in cells))
     return made

@@ -18,7 +18,7 @@ from widemargin.losses.protocol import Loss
 from widemargin.margins.measurement import accuracy
 
 if TYPE_CHECKING:
-    from widemargin.report.schema import ArmResult, Result, Sized
+    from widemargin.report.schema import ArmResult, Result
 
 IMAGES, ATTACKED, WATCHED = 250, 500, 250  # to train on, to attack, to measure on while training
 SHOWN = (0.05, 0.1)  # the ε of the table
@@ -60,30 +60,23 @@ METHODS = (
 
 
 def run(*, epochs: int, seed: int, sizes: Sequence[int] = (), told: Callable[[str], None]) -> Result:
-    """Train and measure all of them, on `sizes` images too; `told` hears of each network that is done."""
+    """Train and measure with each loss, on `sizes` images too; calls `told` after each network."""
     every, test = split(seed, max([IMAGES, *sizes]))
-    train = every.select(torch.arange(min(IMAGES, len(every))))  # the first images of a larger set are the smaller set
     with _one_thread():
-        trained = []
-        for method in METHODS:
-            made = _arm(method, train, test, epochs=epochs, seed=seed, told=told)
-            if sizes:
-                made["sizes"] = _against_data(method, made, every, test, sizes, epochs=epochs, seed=seed, told=told)
-            trained.append(made)
+        trained = [_arm(method, every, test, epochs=epochs, seed=seed, sizes=sizes, told=told) for method in METHODS]
     origin = provenance.provenance()
-    parameters = sum(p.numel() for p in models.mnist_cnn(**NETWORK).parameters())
     return {
         "title": f"Five losses on {IMAGES} images",
-        "subtitle": f"mnist-5k: {len(train)} images to train on, {len(test):,} to test on; seed {seed}",
+        "subtitle": f"mnist-5k: {IMAGES} images to train on, {len(test):,} to test on; seed {seed}",
         "norm": "l_2",
         "attack": {"name": "FGSM", "norm": "l_inf", "samples": ATTACKED, "shown": list(SHOWN)},
         "arms": trained,
         "settings": {
             "data": "mnist-5k",
-            "training images": f"{len(train)}, as many of each class",
+            "training images": f"{IMAGES}, as many of each class",
             "test images": len(test),
             "network": f"elsayed-mnist-cnn with widths {NETWORK['widths']} and hidden {NETWORK['hidden']}",
-            "parameters": parameters,
+            "parameters": sum(p.numel() for p in models.mnist_cnn(**NETWORK).parameters()),
             "optimizer": "Adam, lr " + ", ".join(f"{method.lr:g} ({method.label})" for method in METHODS),
             "epochs": epochs,
             "batch size": BATCH,
@@ -106,19 +99,12 @@ def split(seed: int, images: int = IMAGES) -> tuple[Samples, Samples]:
 
 
 def fit(
-    method: DemoMethod,
-    train: Samples,
-    *,
-    epochs: int,
-    seed: int,
-    measure: training.Measure,
-    validation: Samples | None = None,
+    method: DemoMethod, train: Samples, *, epochs: int, seed: int, measure: training.Measure, validation: Any = None
 ) -> training.Fit:
-    """The network of one method, trained on `train`."""
+    """The network of one method, trained on `train`, from the same initial weights for each."""
     torch.manual_seed(seed)
-    network = models.mnist_cnn(**NETWORK)  # the same first weights for each
     return training.fit(
-        network,
+        models.mnist_cnn(**NETWORK),
         train,
         loss=method.loss,
         regularizers=method.regularizers,
@@ -133,18 +119,30 @@ def fit(
 
 
 def _arm(
-    method: DemoMethod, train: Samples, test: Samples, *, epochs: int, seed: int, told: Callable[[str], None]
+    method: DemoMethod,
+    every: Samples,
+    test: Samples,
+    *,
+    epochs: int,
+    seed: int,
+    sizes: Sequence[int],
+    told: Callable[[str], None],
 ) -> ArmResult:
     started = time.perf_counter()
-    watched = subset(test, count=WATCHED, seed=seed, balanced=True)
-    every = max(1, epochs // 8)
-    measure = training.Measure(every=every, at=("input",), p=2.0)
-    fitted = fit(method, train, epochs=epochs, seed=seed, measure=measure, validation=watched)
-    network = fitted.model
+    watched, attacked = (subset(test, count=count, seed=seed, balanced=True) for count in (WATCHED, ATTACKED))
+    measure = training.Measure(every=max(1, epochs // 8), at=("input",), p=2.0)
+    fitted = fit(method, _first(every, IMAGES), epochs=epochs, seed=seed, measure=measure, validation=watched)
     seconds = time.perf_counter() - started
     told(f"{method.label}: trained in {seconds:.0f} s")
-    measured = margins.measure(network, test, at=("input",), p=2.0)
-    attacked = attacks.curve(network, subset(test, count=ATTACKED, seed=seed, balanced=True), EPSILONS)
+    measured = margins.measure(fitted.model, test, at=("input",), p=2.0)
+    accuracies = {IMAGES: measured.accuracy} if sizes else {}
+    for size in sorted({*sizes} - {IMAGES}):
+        passes = max(1, round(epochs * -(-IMAGES // BATCH) / -(-size // BATCH)))  # about as many steps
+        network = fit(method, _first(every, size), epochs=passes, seed=seed, measure=training.Measure(every=None)).model
+        accuracies[size] = accuracy(network, test)
+        told(f"{method.label}: {accuracies[size]:.1%} from {size} images")
+    curve = attacks.curve(fitted.model, attacked, EPSILONS)
+    sized = [{"samples": size, "accuracy": accuracies[size]} for size in sorted(accuracies)]
     return arms.arm(
         method.name,
         measured,
@@ -152,32 +150,15 @@ def _arm(
         bounds=(0.0, 1.0),
         label=method.label,
         note=" + ".join(map(repr, (method.loss, *method.regularizers))),
-        curve=arms.curve(attacked),
+        curve=[{"epsilon": row["epsilon"], "accuracy": row["accuracy"]} for row in curve],
         history=arms.history(fitted.history.rows),
         seconds=round(seconds, 1),
+        sizes=sized,
     )
 
 
-def _against_data(
-    method: DemoMethod,
-    made: ArmResult,
-    every: Samples,
-    test: Samples,
-    sizes: Sequence[int],
-    *,
-    epochs: int,
-    seed: int,
-    told: Callable[[str], None],
-) -> list[Sized]:
-    """Accuracies on fewer and more images, by about as many steps as on the demo's own number of them."""
-    found = {IMAGES: made.get("accuracy") or 0.0}
-    for size in sorted({*sizes} - {IMAGES}):
-        part = every.select(torch.arange(size))
-        passes = max(1, round(epochs * -(-IMAGES // BATCH) / -(-size // BATCH)))
-        network = fit(method, part, epochs=passes, seed=seed, measure=training.Measure(every=None)).model
-        found[size] = accuracy(network, test)
-        told(f"{method.label}: {found[size]:.1%} from {size} images")
-    return [{"samples": size, "accuracy": found[size]} for size in sorted(found)]
+def _first(samples: Samples, count: int) -> Samples:
+    return samples.select(torch.arange(count))  # the first images of a larger set are the smaller set
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from widemargin.cli.console import notice, printable
-from widemargin.cli.devices import device as device_of
 from widemargin.cli.errors import about
 from widemargin.cli.networks import parse_settings, resolve
 from widemargin.cli.options import SESSION, DataSplit
@@ -50,14 +49,14 @@ def load_inputs(
 
     settings = parse_settings(set_ or [])
     check_folder(folder)
-    chosen = device_of(device)
+    chosen = find_device(device)
     network = resolve(model, settings=settings, weights=weights, seed=seed).to(chosen)
     if at:
         with about("--at"):
             check_places(network, at)
     with about("--data"):
         loaded = load(data, root=data_root or SESSION.get().data_root)
-    samples = loaded.train if split is DataSplit.train else loaded.test
+    samples = loaded.train if split == "train" else loaded.test
     check_fits(network, samples, model, data)
     origin = {
         "model": model,
@@ -65,10 +64,24 @@ def load_inputs(
         "weights": None if weights is None else printable(weights),
         **({"seed": seed} if weights is None else {}),
         "data": data,
-        "split": split.value,
+        "split": split,
         "device": str(chosen),
     }
     return Inputs(network=network, data=loaded, samples=samples, device=chosen, origin=origin)
+
+
+def find_device(name: str) -> torch.device:
+    """The device `name`, after checking that it works; `auto` is the accelerator of this machine, or the CPU."""
+    import torch
+
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        chosen = torch.device(name)
+        torch.empty(1, device=chosen).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"--device is {name!r}, which this machine can't use: {str(error).splitlines()[0]}") from error
+    return chosen
 
 
 def note_untrained(model: str, weights: Path | None) -> None:
@@ -96,10 +109,10 @@ def check_fits(network: nn.Module, samples: Any, model: str, data: str) -> None:
     import torch
 
     from widemargin.data import batches
-    from widemargin.modules import evaluating
+    from widemargin.modules import evaluating, floating_parameter
 
     x, _ = next(iter(batches(samples, batch_size=1)))
-    weight = next((p for p in network.parameters() if p.is_floating_point()), None)
+    weight = floating_parameter(network)
     if weight is not None:
         x = x.to(weight.device, weight.dtype if x.is_floating_point() else x.dtype)
     try:

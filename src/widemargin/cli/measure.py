@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from widemargin import __version__
 from widemargin._io.optional import check_installed
-from widemargin.cli import arms, options, statistics
+from widemargin.cli import arms, options, tables
 from widemargin.cli.console import out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, note_untrained, parse_classes
-from widemargin.cli.options import DataSplit, option
+from widemargin.cli.options import margin_option, result_option
 
 if TYPE_CHECKING:
     from widemargin.certify.bracket import Bracket
     from widemargin.margins import Measurement
-
-
-class ReadAs(StrEnum):
-    """What f_i is."""
-
-    logits = "logits"
-    softmax = "softmax"
 
 
 def measure(
@@ -33,38 +25,26 @@ def measure(
     set_: options.Set = None,
     weights: options.Weights = None,
     seed: options.Seed = 0,
-    split: options.Split = DataSplit.test,
+    split: options.Split = "test",
     data_root: options.DataRoot = None,
     at: options.At = None,
-    p: Annotated[float, option("The l_p norm of the distance, from 1 to inf.", options.MARGIN, "P", flag="--p")] = 2.0,
+    p: Annotated[float, margin_option("The l_p norm of the distance, from 1 to inf.", "P", flag="--p")] = 2.0,
     classes: Annotated[
-        str,
-        option(
-            "The number of strongest other classes to compare with; the nearest of them counts.",
-            options.MARGIN,
-            "N|all",
-        ),
+        str, margin_option("Compare with the N other classes of highest score; the nearest of them counts.", "N|all")
     ] = "1",
     read_as: Annotated[
-        ReadAs, option("Use the scores themselves, or their softmax probabilities.", options.MARGIN)
-    ] = ReadAs.logits,
+        Literal["logits", "softmax"], margin_option("Use the scores themselves, or their softmax probabilities.")
+    ] = "logits",
     batch_size: options.BatchSize = 256,
     device: options.Device = "auto",
     folder: options.Folder = Path("runs/measure"),
-    hardest: Annotated[
-        int, option("List the N samples of smallest margin at the first place.", options.RESULTS, "N", min=0)
-    ] = 0,
+    hardest: Annotated[int, result_option("List the N samples of smallest margin at the first place.", "N", min=0)] = 0,
     per_class: Annotated[
-        bool, option("Print the statistics of each class too.", options.RESULTS, "", flag="--per-class")
+        bool, result_option("Print the statistics of each class too.", "", flag="--per-class")
     ] = False,
     bracket: Annotated[
         int,
-        option(
-            "Bound the exact distance of the first N samples from below (certificate) and above (attack); slow.",
-            options.RESULTS,
-            "N",
-            min=0,
-        ),
+        result_option("Also bound the exact distance of the first N samples (certificate, attack); slow.", "N", min=0),
     ] = 0,
 ) -> None:
     r"""Measure the margins of a network on a data set.
@@ -97,18 +77,10 @@ def measure(
     inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder, at)
     make_folder(folder)
     note_untrained(model, weights)
-    result = measure_margins(
-        inputs.network,
-        inputs.samples,
-        at=at or None,
-        p=p,
-        classes=against,
-        read_as=read_as.value,
-        batch_size=batch_size,
-    )
+    how = {"at": at or None, "p": p, "classes": against, "read_as": read_as}
+    result = measure_margins(inputs.network, inputs.samples, batch_size=batch_size, **how)
     origin = {**inputs.origin, "batch_size": batch_size, "widemargin": __version__}
     result = dataclasses.replace(result, settings={**origin, **result.settings})
-
     written = [*result.write(folder)]  # before anything is printed: `| head` must not lose the results
     bounds = _bracket(inputs, bracket, p=p, batch_size=batch_size) if bracket else None
     if bounds is not None:
@@ -117,11 +89,11 @@ def measure(
     console = out()
     accuracy = f"{100 * result.accuracy:.2f} %"
     console.print(text(f"{model} on {data} ({split}): {len(result)} samples, accuracy {accuracy}", "bold"))
-    console.print(statistics.by_place(result))
+    console.print(tables.by_place(result))
     for place in result.margins if per_class else ():
-        console.print(statistics.by_class(result, place, inputs.data.classes))
+        console.print(tables.by_class(result, place, inputs.data.classes))
     if hardest:
-        console.print(statistics.hardest(result, hardest, inputs.data.classes))
+        console.print(tables.hardest(result, hardest, inputs.data.classes))
     for line in str(bounds).splitlines() if bounds is not None else ():
         console.print(text(line))
     wrote(*written)

@@ -24,7 +24,7 @@ def models(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        option("Show NAME with this setting, such as size=8; can be repeated.", None, "KEY=VALUE", flag="--set"),
+        option("Show NAME with this setting, such as size=8; can be repeated.", "KEY=VALUE", flag="--set"),
     ] = None,
 ) -> None:
     """List the networks of the papers, or show one.
@@ -60,10 +60,7 @@ def _all(found: list[Description]) -> Table:
 
 
 def _one(one: Description) -> Table:
-    made = table(one.name)
-    made.show_header = False
-    made.add_column("", no_wrap=True)
-    made.add_column("", overflow="fold")
+    made = table(one.name, "", "")
     made.add_row("source", text(one.source))
     made.add_row("input", text(" × ".join(map(str, one.input_shape))))
     made.add_row("parameters", _parameters(one), end_section=True)

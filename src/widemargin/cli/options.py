@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer.models import OptionInfo
-
-NETWORK, DATA, MARGIN, RUNNING, RESULTS = "Network", "Data", "Margin", "Running", "Results"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +23,11 @@ class Session:
 SESSION: ContextVar[Session] = ContextVar("session", default=Session())  # noqa: B039, a frozen value
 
 
-class DataSplit(StrEnum):
-    """The parts of a data set."""
-
-    test = "test"
-    train = "train"
-
-
 def option(
     help: str,
-    panel: str | None = None,
     metavar: str | None = None,
     *,
+    panel: str | None = None,
     flag: str | None = None,
     min: float | int | None = None,
     max: float | int | None = None,
@@ -47,44 +38,47 @@ def option(
     return made
 
 
-Model = Annotated[
-    str,
-    option(
-        "A network of [bold]widemargin models[/bold], or module:function, your own function that returns an "
-        "nn.Module; the current directory is searched too.",
-        NETWORK,
-        "NAME",
-    ),
-]
+network_option = partial(option, panel="Network")
+data_option = partial(option, panel="Data")
+margin_option = partial(option, panel="Margin")
+running_option = partial(option, panel="Running")
+result_option = partial(option, panel="Results")
+
+DataSplit = Literal["test", "train"]
+Number = float | None
+
+MODEL = network_option(
+    "A network listed by [bold]widemargin models[/bold], or module:function: your own function that returns an "
+    "nn.Module, in the current directory or an installed package.",
+    "NAME",
+)
+DATA = data_option("A data set listed by [bold]widemargin data[/bold].", "NAME", flag="--data")
+Model = Annotated[str, MODEL]
 Set = Annotated[
     list[str] | None,
-    option(
-        "A setting of the network, such as size=8 or 'hidden=(64, 64)'; can be repeated.",
-        NETWORK,
-        "KEY=VALUE",
-        flag="--set",
+    network_option(
+        "A setting of the network, such as size=8 or 'hidden=(64, 64)'; can be repeated.", "KEY=VALUE", flag="--set"
     ),
 ]
 Weights = Annotated[
-    Path | None, option("Trained weights, a .safetensors file; by default random weights.", NETWORK, "FILE")
+    Path | None, network_option("Trained weights, a .safetensors file; by default random weights.", "FILE")
 ]
-Seed = Annotated[int, option("Seed of random weights and random choices.", RUNNING, "N", min=0)]
-DataName = Annotated[str, option("A data set of [bold]widemargin data[/bold].", DATA, "NAME", flag="--data")]
+Seed = Annotated[int, running_option("Seed of random weights and random choices.", "N", min=0)]
+DataName = Annotated[str, DATA]
 DataRoot = Annotated[
-    Path | None, option("The folder of the data sets; by default $WIDEMARGIN_DATA.", DATA, "FOLDER", flag="--data-root")
+    Path | None, data_option("The folder of the data sets; by default $WIDEMARGIN_DATA.", "FOLDER", flag="--data-root")
 ]
-Split = Annotated[DataSplit, option("The part of the data.", DATA)]
+Split = Annotated[DataSplit, data_option("The samples to use: those of the test set or of the training set.")]
 At = Annotated[
     list[str] | None,
-    option(
-        "Where margins are taken: input, output or the name of a module; can be repeated. "
+    margin_option(
+        "Where margins are measured: input, output or the name of a module; can be repeated. "
         "By default the input, or the embedding of tokens.",
-        MARGIN,
         "PLACE",
     ),
 ]
-BatchSize = Annotated[int, option("Samples per batch.", RUNNING, "N", min=1)]
-Device = Annotated[str, option("cpu, cuda, cuda:1, mps, or auto: a GPU if there is one.", RUNNING, "NAME")]
-Folder = Annotated[Path, option("Folder of the results; existing files are replaced.", RESULTS, "FOLDER", flag="--out")]
-ResultsFolder = Annotated[Path, option("The folder of the files <ID>.json.", None, "FOLDER")]
-Open = Annotated[bool, option("Open the page in a browser.", RESULTS, "", flag="--open")]
+BatchSize = Annotated[int, running_option("Samples per batch.", "N", min=1)]
+Device = Annotated[str, running_option("cpu, cuda, cuda:1, mps, or auto: a GPU if there is one.", "NAME")]
+Folder = Annotated[Path, result_option("Folder of the results; existing files are replaced.", "FOLDER", flag="--out")]
+ResultsFolder = Annotated[Path, option("Folder with the results of the studies, <ID>.json.", "FOLDER")]
+Open = Annotated[bool, result_option("Open the page in a browser.", "", flag="--open")]

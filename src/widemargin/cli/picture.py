@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli import options
 from widemargin.cli.console import out, say, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, check_folder, load_inputs, make_folder, note_untrained
-from widemargin.cli.options import DataSplit, option
+from widemargin.cli.options import option
 
 if TYPE_CHECKING:
     from widemargin.report.picture_schema import Picture
 
-PLANE = "Plane"
-
-
-class Paper(StrEnum):
-    """The papers whose pictures of planes are drawn from networks trained here."""
-
-    sokolic = "sokolic"
-    elsayed = "elsayed"
+plane_option = partial(option, panel="Plane")
 
 
 def picture(
-    model: Annotated[
-        str | None,
-        option("A network of [bold]widemargin models[/bold], or module:function.", options.NETWORK, "NAME"),
-    ] = None,
-    data: Annotated[str | None, option("A data set of [bold]widemargin data[/bold].", options.DATA, "NAME")] = None,
+    model: Annotated[str | None, options.MODEL] = None,
+    data: Annotated[str | None, options.DATA] = None,
     set_: options.Set = None,
     weights: options.Weights = None,
     seed: options.Seed = 0,
-    split: options.Split = DataSplit.test,
+    split: options.Split = "test",
     data_root: options.DataRoot = None,
     samples: Annotated[
         str | None,
-        option(
-            "The plane through these three samples; by default the first samples of three classes. Two-dimensional "
-            "data are drawn whole.",
-            PLANE,
+        plane_option(
+            "Indices of three samples that span the plane; by default the first samples of three classes. "
+            "Two-dimensional data are drawn whole.",
             "I,J,K",
         ),
     ] = None,
     padding: Annotated[
-        float, option("Space around the samples, as a fraction of their extent.", PLANE, "R", min=0)
+        float, plane_option("Space around the samples, as a fraction of their extent.", "X", min=0)
     ] = 0.4,
-    max_cells: Annotated[int, option("Draw a raster if there are more cells.", PLANE, "N", min=1)] = 10_000,
-    pixels: Annotated[int, option("Rows and columns of a raster.", PLANE, "N", min=8, max=1024)] = 200,
+    max_cells: Annotated[int, plane_option("Draw a raster if there are more cells.", "N", min=1)] = 10_000,
+    pixels: Annotated[int, plane_option("Rows and columns of a raster.", "N", min=8, max=1024)] = 200,
     paper: Annotated[
-        Paper | None,
-        option("Draw sokolic's Fig. 1 or elsayed's Fig. 1b instead, from networks trained in a minute.", PLANE),
+        Literal["sokolic", "elsayed"] | None,
+        plane_option("Draw sokolic's Fig. 1 or elsayed's Fig. 1b instead, from networks trained in a minute."),
     ] = None,
     device: options.Device = "auto",
     folder: options.Folder = Path("runs/picture"),
@@ -84,10 +73,10 @@ def picture(
     check_folder(folder)
     if paper is not None:
         if model is not None or data is not None:
-            raise ValueError(f"--paper is {paper.value!r}, which trains its own networks: leave out --model and --data")
+            raise ValueError(f"--paper is {paper!r}, which trains its own networks: leave out --model and --data")
         from widemargin.cli import paper_pictures
 
-        drawn = getattr(paper_pictures, paper.value)(told=say)
+        drawn = getattr(paper_pictures, paper)(told=say)
     else:
         if model is None or data is None:
             raise ValueError("--model and --data are needed, or --paper for a picture of a paper")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from widemargin.cli.console import notice, number, out, say, table, text
-from widemargin.cli.devices import device as device_of
 from widemargin.cli.errors import about, one_line_errors
-from widemargin.cli.options import RUNNING, SESSION, DataRoot, Device, ResultsFolder, option
+from widemargin.cli.inputs import find_device
+from widemargin.cli.options import SESSION, DataRoot, Device, Number, ResultsFolder, option, running_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,24 +21,6 @@ if TYPE_CHECKING:
     from widemargin.studies.schema import Study
 
 app = typer.Typer(no_args_is_help=True, help="Rerun the papers' figures and tables, and compare.")
-
-
-class ScaleOption(StrEnum):
-    """The scale of a study."""
-
-    smoke = "smoke"
-    quick = "quick"
-    budget = "budget"
-    paper = "paper"
-
-
-class EngineOption(StrEnum):
-    """Execution of trials."""
-
-    one_by_one = "one-by-one"
-    population = "population"
-    workers = "workers"
-    ray = "ray"
 
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A study of [bold]widemargin study list[/bold], such as E3.")]
@@ -83,24 +64,30 @@ def show(id: Id) -> None:
 
 def run(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="The studies to run, or [bold]all[/bold].")],
-    scale: Annotated[ScaleOption, option("The scale of the runs.")] = ScaleOption.quick,
-    seeds: Annotated[
-        int | None, option("Number of final seeds; by default that of the scale.", None, "N", min=1)
-    ] = None,
-    minutes: Annotated[
-        float | None, option("Start no trial after X minutes, counted over all studies.", None, "X", min=0)
-    ] = None,
+    scale: Annotated[
+        Literal["smoke", "quick", "budget", "paper"],
+        option("smoke: seconds, a test of the code; quick: minutes; budget: hours; paper: as in the paper."),
+    ] = "quick",
+    seeds: Annotated[int | None, option("Number of final seeds; by default that of the scale.", "N", min=1)] = None,
+    minutes: Annotated[Number, option("Start no trial after X minutes, counted over all studies.", "X", min=0)] = None,
     dry_run: Annotated[
-        bool, option("Estimate the number of trials and the time; run nothing.", None, "", flag="--dry-run")
+        bool, option("Estimate the number of trials and the time; run nothing.", "", flag="--dry-run")
     ] = False,
-    engine: Annotated[EngineOption | None, option("Execution of the trials.", RUNNING)] = None,
-    workers: Annotated[int, option("Processes of --engine workers.", RUNNING, "N", min=1)] = 1,
-    address: Annotated[str | None, option("Address of a Ray cluster, for --engine ray.", RUNNING, "ADDRESS")] = None,
+    engine: Annotated[
+        Literal["one-by-one", "population", "workers", "ray"] | None,
+        running_option(
+            "one-by-one, population (many networks as one program), workers (processes) or ray; by default "
+            "one-by-one, or workers with --workers.",
+            "NAME",
+        ),
+    ] = None,
+    workers: Annotated[int, running_option("Processes of --engine workers.", "N", min=1)] = 1,
+    address: Annotated[str | None, running_option("Address of a Ray cluster, for --engine ray.", "ADDRESS")] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
-    runs: Annotated[Path, option("Folder of finished trials.", RUNNING, "FOLDER")] = Path("runs/studies"),
+    runs: Annotated[Path, running_option("Folder of finished trials.", "FOLDER")] = Path("runs/studies"),
     results: Annotated[
-        Path | None, option("Folder of <ID>.json; by default results, for smoke scale none.", None, "FOLDER")
+        Path | None, option("Folder of <ID>.json; by default results, for smoke scale none.", "FOLDER")
     ] = None,
 ) -> None:
     """Run studies and compare with the papers.
@@ -121,26 +108,25 @@ def run(
 
     with about("ID"):
         studies = catalog.declared() if ids == ["all"] else [catalog.study(id) for id in ids]
-    name = engine or (EngineOption.workers if workers > 1 else EngineOption.one_by_one)
+    name = engine or ("workers" if workers > 1 else "one-by-one")
     if dry_run:
-        out().print(_estimates([running.plan_of(study, scale.value, seeds) for study in studies], runs))
+        out().print(_estimates([running.plan_of(study, scale, seeds) for study in studies], runs))
         return
-    chosen = str(device_of(device))
+    chosen = str(find_device(device))
     root = data_root or SESSION.get().data_root
-    # Whole paths: processes on another machine have another current folder.
-    context = TrialContext(
-        device=chosen, root=None if root is None else root.resolve(), weights=(runs / "weights").resolve()
-    )
-    way = engines.engine(name.value, count=workers, address=address, device=chosen)
+    # Absolute paths: processes on another machine have another current folder.
+    places = {"root": None if root is None else root.resolve(), "weights": (runs / "weights").resolve()}
+    context = TrialContext(device=chosen, **places)
+    executor = engines.engine(name, count=workers, address=address, device=chosen)
     start = time.monotonic()
     for study in studies:
         left = None if minutes is None else max(0.0, minutes - (time.monotonic() - start) / 60)
-        found = running.run(study, scale.value, folder=runs, context=context, seeds=seeds, engine=way, minutes=left)
+        found = running.run(study, scale, folder=runs, context=context, seeds=seeds, engine=executor, minutes=left)
         out().print(_claims(found))
         if not found["complete"]:
             notice(f"{study.id} is not complete: the same command continues it")
-        if results is None and scale is ScaleOption.smoke:
-            continue  # it tries the machinery, and says nothing of the paper
+        if results is None and scale == "smoke":
+            continue  # a test of the code, which says nothing about the paper
         folder = Path("results") if results is None else results
         written = result.write(found, folder)
         if written is None:
@@ -184,11 +170,9 @@ def _claims(found: dict[str, Json]) -> Table:
 
 def _cells(claim: dict[str, Json]) -> tuple[Text, str, str, Text]:
     """The claim, the paper's number, the measured one and the verdict."""
-    paper = "order" if claim["reported"] is None else f"{claim['reported']:g}"
-    ours = "–"
-    if claim["measured"] is not None:
-        ours = number(claim["measured"]) + (f" ± {number(claim['sd'])}" if claim["sd"] is not None else ", one seed")
-    return text(claim["text"]), paper, ours, text(claim["verdict"])
+    from widemargin.report.studies import ours, paper
+
+    return text(claim["text"]), paper(claim), ours(claim), text(claim["verdict"])
 
 
 def _arms(study: Study) -> Table:
@@ -209,8 +193,7 @@ def _estimates(plans: list[Json], folder: Path) -> Table:
         found = estimate(plan, folder)
         total += found.minutes
         how = "" if found.measured else ", declared"
-        rows.add_row(
-            plan.study.id, str(found.search), str(found.final), str(found.done), f"{number(found.minutes)}{how}"
-        )
+        done = map(str, (found.search, found.final, found.done))
+        rows.add_row(plan.study.id, *done, f"{number(found.minutes)}{how}")
     rows.add_row("all", "", "", "", number(total))
     return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sized
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +13,11 @@ import typer
 
 from widemargin import __version__, registry
 from widemargin._io.optional import check_installed, is_installed
-from widemargin.cli import arms, options, statistics
+from widemargin.cli import arms, options, tables
 from widemargin.cli.console import complain, out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, parse_classes
-from widemargin.cli.options import DataSplit, option
+from widemargin.cli.options import Number, data_option, option, result_option
 from widemargin.registry import LossName, OptimizerName, ScheduleName
 
 if TYPE_CHECKING:
@@ -26,50 +27,48 @@ if TYPE_CHECKING:
     from widemargin.training import Fit
     from widemargin.training.optimizers import MakesOptimizer
 
-LOSS, OPTIMIZER = "Loss", "Optimizer"
+loss_option = partial(option, panel="Loss")
+optimizer_option = partial(option, panel="Optimizer")
 
 
 def train(
     model: options.Model,
     data: options.DataName,
     loss: Annotated[
-        LossName, option("The loss: large-margin is elsayed's, odn the band loss of odn.", LOSS)
-    ] = LossName.large_margin,
+        LossName,
+        loss_option("The loss: large-margin is that of elsayed; odn has a band of margins, odn-hinge a bound."),
+    ] = "large-margin",
     set_: options.Set = None,
     weights: options.Weights = None,
     seed: options.Seed = 0,
     count: Annotated[
-        int | None, option("Train on N samples drawn from the training set.", options.DATA, "N", min=1)
+        int | None, data_option("Train on N samples drawn at random; by default on all.", "N", min=1)
     ] = None,
     data_root: options.DataRoot = None,
     gamma: Annotated[
-        float | None, option("γ, the margin above which the loss is zero (large-margin, odn-hinge, hinge).", LOSS, "X")
+        Number, loss_option("γ, the margin above which the loss is zero (large-margin, odn-hinge, hinge).", "X")
     ] = None,
-    r: Annotated[float | None, option("r, the middle of the band (odn).", LOSS, "X")] = None,
-    theta: Annotated[float | None, option("θ, half the width of the band (odn).", LOSS, "X")] = None,
-    mu: Annotated[float | None, option("μ, the weight of margins above the band (odn).", LOSS, "X")] = None,
-    alpha: Annotated[float | None, option("α, the target margin (target).", LOSS, "X")] = None,
+    r: Annotated[Number, loss_option("r, the middle of the band (odn).", "X")] = None,
+    theta: Annotated[Number, loss_option("θ, half the width of the band (odn).", "X")] = None,
+    mu: Annotated[Number, loss_option("μ, the weight of margins above the band (odn).", "X")] = None,
+    alpha: Annotated[Number, loss_option("α, the target margin (target).", "X")] = None,
     at: options.At = None,
-    p: Annotated[float | None, option("The l_p norm of the margin, from 1 to inf.", LOSS, "P", flag="--p")] = None,
-    classes: Annotated[
-        str | None, option("The number of strongest other classes to compare with.", LOSS, "N|all")
-    ] = None,
-    add_cross_entropy: Annotated[
-        float | None, option("Weight of a cross-entropy term added to the margin loss.", LOSS, "X")
-    ] = None,
+    p: Annotated[Number, loss_option("The l_p norm of the margin, from 1 to inf.", "P", flag="--p")] = None,
+    classes: Annotated[str | None, loss_option("Compare with the N other classes of highest score.", "N|all")] = None,
+    add_cross_entropy: Annotated[Number, loss_option("Add cross-entropy with this weight.", "X")] = None,
     as_printed: Annotated[
-        bool, option("The loss as printed in the papers, not the scale-free form.", LOSS, "", flag="--as-printed")
+        bool, loss_option("The loss as printed in the papers, not the scale-free form.", "", flag="--as-printed")
     ] = False,
-    jacobian: Annotated[float, option("Weight of sokolic's Jacobian regularizer.", LOSS, "X", min=0.0)] = 0.0,
-    weight_decay: Annotated[float, option("Weight of the squared weights.", LOSS, "X", min=0.0)] = 0.0,
-    optimizer: Annotated[OptimizerName, option("The optimizer.", OPTIMIZER)] = OptimizerName.adam,
-    lr: Annotated[float | None, option("Learning rate; by default 0.001 for adam, else 0.01.", OPTIMIZER, "X")] = None,
-    momentum: Annotated[float | None, option("By default 0.9 for sgd, 0 for rmsprop.", OPTIMIZER, "X")] = None,
-    schedule: Annotated[ScheduleName, option("Schedule of the learning rate.", OPTIMIZER)] = ScheduleName.constant,
-    epochs: Annotated[int, option("Passes over the data.", OPTIMIZER, "N", min=1)] = 20,
+    jacobian: Annotated[float, loss_option("Weight of sokolic's Jacobian regularizer.", "X", min=0.0)] = 0.0,
+    weight_decay: Annotated[float, loss_option("Weight of the squared weights.", "X", min=0.0)] = 0.0,
+    optimizer: Annotated[OptimizerName, optimizer_option("The optimizer; adam is AdamW.")] = "adam",
+    lr: Annotated[Number, optimizer_option("Learning rate; by default 0.001 for adam, else 0.01.", "X")] = None,
+    momentum: Annotated[Number, optimizer_option("By default 0.9 for sgd, 0 for rmsprop.", "X")] = None,
+    schedule: Annotated[ScheduleName, optimizer_option("Schedule of the learning rate.")] = "constant",
+    epochs: Annotated[int, optimizer_option("Passes over the data.", "N", min=1)] = 20,
     batch_size: options.BatchSize = 128,
     device: options.Device = "auto",
-    tensorboard: Annotated[Path | None, option("Folder of TensorBoard logs.", options.RESULTS, "FOLDER")] = None,
+    tensorboard: Annotated[Path | None, result_option("Write TensorBoard logs to this folder.", "FOLDER")] = None,
     folder: options.Folder = Path("runs/train"),
 ) -> None:
     r"""Train a network with a margin loss, measure it on the test set, and write a page.
@@ -109,7 +108,7 @@ def train(
     if not is_installed("lightning"):
         check_installed("lightning_fabric", purpose="training")
     check_installed("pyarrow", purpose="writing margins.parquet")  # before the work, not after it
-    inputs = load_inputs(model, data, set_, weights, seed, DataSplit.test, data_root, device, folder, at)
+    inputs = load_inputs(model, data, set_, weights, seed, "test", data_root, device, folder, at)
     samples = _training_samples(inputs, count, seed)
     make_folder(folder)
     start = time.monotonic()
@@ -137,18 +136,18 @@ def train(
         "start": inputs.origin["weights"],
         "training samples": f"{len(samples):,}" if isinstance(samples, Sized) else "streamed",
         **{"loss": str(minimised), "regularizers": [str(one) for one in regularizers], "optimizer": str(steps)},
-        **{"schedule": schedule.value, "epochs": epochs, "batch_size": batch_size, "seed": seed},
+        **{"schedule": schedule, "epochs": epochs, "batch_size": batch_size, "seed": seed},
         "widemargin": __version__,
     }
     norm = getattr(minimised, "p", 2.0) if p is None else p
     at_places = places or getattr(minimised, "at", None)
     margins = measure_margins(inputs.network, inputs.samples, at=at_places, p=norm, batch_size=256)
     margins = dataclasses.replace(margins, settings={**origin, **margins.settings})
-    title = f"{model} on {data}, {loss.value}"
+    title = f"{model} on {data}, {loss}"
     written = _write(folder, inputs, result, margins, title, round(time.monotonic() - start, 1))
     console = out()
     console.print(text(f"{title}: {len(margins)} test samples, accuracy {100 * margins.accuracy:.2f} %", "bold"))
-    console.print(statistics.by_place(margins))
+    console.print(tables.by_place(margins))
     wrote(*written)
 
 
@@ -168,12 +167,11 @@ def _loss(name: LossName, options: Mapping[str, Json], *, as_printed: bool) -> L
 
 
 def _optimizer(name: OptimizerName, lr: float | None, momentum: float | None) -> MakesOptimizer:
-    if name is OptimizerName.adam:
+    if name == "adam":
         if momentum is not None:
             raise ValueError("--momentum is not for --optimizer adam, but for sgd and rmsprop")
         return registry.optimizer({"name": name, "lr": 0.001 if lr is None else lr})
-    usual = 0.9 if name is OptimizerName.sgd else 0.0
-    momentum = usual if momentum is None else momentum
+    momentum = {"sgd": 0.9, "rmsprop": 0.0}[name] if momentum is None else momentum
     return registry.optimizer({"name": name, "lr": 0.01 if lr is None else lr, "momentum": momentum})
 
 
