@@ -158,7 +158,7 @@ def _arm(
 
 
 def _first(samples: Samples, count: int) -> Samples:
-    return samples.select(torch.arange(count))  # the first images of a larger set are the smaller set
+    return samples.select(torch.arange(min(count, len(samples))))  # begins with the smaller sets
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.data import to_sphere
-from widemargin.data.samples import Samples
+from widemargin.checks import check_floating
+from widemargin.data import Samples, to_sphere
 from widemargin.margins.measurement import accuracy
 
 
@@ -23,5 +23,6 @@ def on_the_sphere(samples: Samples, like: nn.Module) -> Samples:
     """`samples` on the sphere of radius √d_0, on the device and in the dtype of the weights of `like`."""
     if not isinstance(samples, Samples):
         raise TypeError(f"expected data.Samples, got a {type(samples).__name__}")
+    check_floating(samples.x, "x")
     weight = next(like.parameters())
     return Samples(to_sphere(samples.x.to(weight.device, weight.dtype)), samples.y.to(weight.device))

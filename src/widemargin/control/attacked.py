@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from widemargin import population
 from widemargin.control.accuracy import accuracies, on_the_sphere
-from widemargin.control.twins import fit_targets
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
+from widemargin.losses.target import Target
 from widemargin.margins.normalized import frobenius
 from widemargin.modules import evaluating, scores_of
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
@@ -96,8 +96,16 @@ def attacked_twins(
     labels = _random_labels(len(more), scores, clean.y, seed)
     joint = Samples(torch.cat([clean.x, more.x]), torch.cat([clean.y, labels]))
     control, attacked = (
-        fit_targets(
-            [start] * len(alphas), data, alphas, optimizer, schedule, steps=steps, until=until, progress=progress
+        population.fit(
+            [start] * len(alphas),
+            data,
+            loss=[Target(alpha=alpha) for alpha in alphas],
+            optimizer=optimizer,
+            schedule=schedule,
+            steps=steps,
+            batch_size=None,
+            until=until,
+            progress=progress,
         )
         for data in (clean, joint)
     )

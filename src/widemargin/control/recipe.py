@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
@@ -15,7 +15,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from widemargin import norms
 from widemargin._io.progress import track
 from widemargin.checks import check_count, check_module, check_number, check_scores_and_labels
-from widemargin.data import Samples, to_sphere
+from widemargin.control.accuracy import on_the_sphere
+from widemargin.data import Samples
 from widemargin.losses.classification import Target
 from widemargin.margins.normalized import frobenius, weights
 from widemargin.modules import evaluating, scores_of, unwrap
@@ -45,7 +46,7 @@ class Controlled:
     @property
     def errors(self) -> PerExample:
         """|γ̄_F − α|/|α| of every point."""
-        return _errors(self.margins, self.targets)
+        return (self.margins - self.targets).abs() / self.targets.abs()
 
     @property
     def reached(self) -> Mask:
@@ -104,16 +105,10 @@ def normalized_margin(
     check_count("steps", steps)
     check_count("measure_every", measure_every)
     _check_network(model)
-    samples = to_sphere(_full_batch(model, data))
+    samples = on_the_sphere(full_batch(data), model)
     with evaluating(model), torch.no_grad():
         check_scores_and_labels(scores_of(model(samples.x)), samples.y)
-    run = _RecipeRun(
-        model=model,
-        samples=samples,
-        targets=_targets(target, samples.x),
-        tolerance=tolerance,
-        optimizer=optimizer(param_groups(model)),
-    )
+    run = _RecipeRun(model, samples, _targets(target, samples.x), tolerance, optimizer(param_groups(model)))
     with evaluating(model), torch.enable_grad():
         reached = run.measure(0)
         for step in track(range(steps), "Recipe 1", progress=progress):
@@ -128,13 +123,7 @@ def normalized_margin(
 
 class _RecipeRun:
     def __init__(
-        self,
-        *,
-        model: nn.Module,
-        samples: Samples,
-        targets: Tensor,
-        tolerance: float,
-        optimizer: torch.optim.Optimizer,
+        self, model: nn.Module, samples: Samples, targets: Tensor, tolerance: float, optimizer: torch.optim.Optimizer
     ) -> None:
         self.model, self.x, self.y, self.targets, self.tolerance = model, samples.x, samples.y, targets, tolerance
         same = bool((targets == targets[0]).all())
@@ -156,35 +145,18 @@ class _RecipeRun:
         """The result after `step` steps, with a new row in its history."""
         _check_norms(self.model)
         margins = frobenius(self.model, self.x, self.y)
+        found = Controlled(
+            model=self.model, margins=margins, targets=self.targets, tolerance=self.tolerance, steps=step, history=()
+        )
         with torch.no_grad():
             loss = float(self._loss())
-        errors = _errors(margins, self.targets)
-        share = float((errors <= self.tolerance).double().mean())
         lr = self.optimizer.param_groups[0]["lr"]
-        self.history.append({"step": step, "loss": loss, "share": share, "worst": float(errors.max()), "lr": lr})
-        return Controlled(
-            model=self.model,
-            margins=margins,
-            targets=self.targets,
-            tolerance=self.tolerance,
-            steps=step,
-            history=tuple(self.history),
-        )
+        worst = float(found.errors.max())
+        self.history.append({"step": step, "loss": loss, "share": found.share, "worst": worst, "lr": lr})
+        return replace(found, history=tuple(self.history))
 
     def _loss(self) -> Tensor:
         return self.target(self.model, self.x, self.y, index=self.index).mean()
-
-
-def _errors(margins: Tensor, targets: Tensor) -> Tensor:
-    return (margins - targets).abs() / targets.abs()
-
-
-def _full_batch(model: nn.Module, data: object) -> Samples:
-    """All of `data` on the device and in the dtype of the weights."""
-    weight = next(weight for _, weight in weights(model))
-    whole = full_batch(data)
-    dtype = weight.dtype if whole.x.is_floating_point() else None
-    return Samples(whole.x.to(weight.device, dtype), whole.y.to(weight.device))
 
 
 def _targets(target: float | int | Sequence[float | int] | Tensor, x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -134,8 +134,17 @@ def rejection_twins(
     found = _sample(base, names, points, pairs=pairs, seed=seed, most=most_draws)
     fresh = population.build(builder, [_seed(seed, number) for number in range(pairs)])
     alphas = found.outputs * points.y  # = |f(x_i)|, as all signs are right
-    fresh, targets = [network.to(where) for network in fresh], map(tuple, alphas.tolist())
-    trained = fit_targets(fresh, points, targets, optimizer, schedule, steps=steps, until=until, progress=progress)
+    trained = population.fit(
+        [network.to(where) for network in fresh],
+        points,
+        loss=[Target(alpha=tuple(targets)) for targets in alphas.tolist()],
+        optimizer=optimizer,
+        schedule=schedule,
+        steps=steps,
+        batch_size=None,
+        until=until,
+        progress=progress,
+    )
     return Twins(
         sampled=found.networks,
         trained=trained.networks,
@@ -158,31 +167,6 @@ class _Sampled:
     outputs: Tensor
     drawn: int
     classified: int
-
-
-def fit_targets(
-    networks: Sequence[nn.Module],
-    points: Samples,
-    alphas: Iterable[float | tuple[float, ...]],
-    optimizer: MakesOptimizer,
-    schedule: Schedule,
-    *,
-    steps: int,
-    until: float | None,
-    progress: bool | None,
-) -> population.Population:
-    """Train each network on the full batch to its target margins: one for all points, or one for each."""
-    return population.fit(
-        networks,
-        points,
-        loss=[Target(alpha=alpha) for alpha in alphas],
-        optimizer=optimizer,
-        schedule=schedule,
-        steps=steps,
-        batch_size=None,
-        until=until,
-        progress=progress,
-    )
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from widemargin.report import alt
-from widemargin.report.layers import TICKS, ChartRow, arm_chart, digits, figure, hover, tips
+from widemargin.report.layers import ChartRow, arm_chart, digits, figure, hover, tips, x_axis, y_axis
 from widemargin.report.names import label_of, number, share, with_norm
 from widemargin.report.schema import Result
 from widemargin.report.tables import TextTable, evenly, text_table
@@ -17,25 +17,13 @@ def distances(result: Result) -> alt.LayerChart:
     The samples of each arm are in the order of their upper bounds; those without one come last, with a dashed line.
     """
     rows = distance_rows(result)
-    told = [
-        ("arm", "network", ""),
-        ("rank", "sample", "~r"),
-        ("lower", "certified", ".3~g"),
-        ("shown", "attacked", ""),
-        ("linear", "linearised", ""),
-    ]
-    x = alt.X(
-        "place:Q",
-        title="samples, by their upper bound",
-        scale=alt.Scale(nice=False, zero=False, padding=8),
-        axis=alt.Axis(tickCount=TICKS, tickMinStep=1),
-    )
-    base = arm_chart(result).encode(x=x)
-    title = with_norm("distance to the boundary", result.get("norm", ""))
-    y = alt.Y("lower:Q", title=title, axis=alt.Axis(tickCount=5))
+    told = {"network": "arm", "sample": "rank:~r", "certified": "lower:.3~g", "attacked": "shown"}
+    x = x_axis("place", "samples, by their upper bound", whole=True, zero=False, padding=8)
+    base = arm_chart(result).encode(x=x, tooltip=tips({**told, "linearised": "linear"}))
+    y = y_axis("lower", with_norm("distance to the boundary", result.get("norm", "")))
     dashes = alt.StrokeDash("bound:N", title=None, scale=alt.Scale(domain=["found", "none"], range=[[1, 0], [2, 3]]))
-    lines = base.encode(y=y, y2="upper:Q", strokeDash=dashes, tooltip=tips(told))
-    dots = base.transform_filter("isValid(datum.linearized)").encode(y="linearized:Q", tooltip=tips(told))
+    lines = base.encode(y=y, y2="upper:Q", strokeDash=dashes)
+    dots = base.transform_filter("isValid(datum.linearized)").encode(y="linearized:Q")
     layers = [
         lines.mark_rule(strokeWidth=2.5, opacity=0.45, strokeCap="butt", clip=True),
         dots.mark_point(filled=True, size=22, opacity=0.95, clip=True),
@@ -78,22 +66,9 @@ def robust(result: Result) -> alt.LayerChart:
         for arm in result["arms"]
         for point in arm.get("bracket", {}).get("band", [])
     ]
-    title = with_norm("ε", result.get("norm", ""))
-    x = alt.X("epsilon:Q", title=title, scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=TICKS))
-    bands = arm_chart(result).encode(x=x)
-    y = alt.Y(
-        "certified:Q",
-        title="accuracy",
-        stack=None,
-        scale=alt.Scale(domain=[0, 1]),
-        axis=alt.Axis(format=".0%", tickCount=5),
-    )
-    told = [
-        ("arm", "network", ""),
-        ("epsilon", "ε", ".3~g"),
-        ("certified", "certified", ".1%"),
-        ("attacked", "attacked", ".1%"),
-    ]
+    bands = arm_chart(result).encode(x=x_axis("epsilon", with_norm("ε", result.get("norm", ""))))
+    y = y_axis("certified", "accuracy", percent=True, stack=None, scale=alt.Scale(domain=[0, 1]))
+    told = {"network": "arm", "ε": "epsilon:.3~g", "certified": "certified:.1%", "attacked": "attacked:.1%"}
     layers = [
         bands.encode(y=y, y2="attacked:Q").mark_area(opacity=0.18, clip=True),
         bands.encode(y=y).mark_line(clip=True),

@@ -9,7 +9,19 @@ from typing import Literal
 from widemargin._io.files import write_whole
 from widemargin._io.optional import import_optional
 from widemargin.report import alt
-from widemargin.report.layers import HOVER, TICKS, ChartRow, arm_chart, cycled, digits, figure, hover, tips
+from widemargin.report.layers import (
+    HOVER,
+    ChartRow,
+    arm_chart,
+    cycled,
+    digits,
+    figure,
+    hover,
+    inline,
+    tips,
+    x_axis,
+    y_axis,
+)  # fmt: skip
 from widemargin.report.names import label_of, place_name, sentence, with_norm
 from widemargin.report.schema import ArmResult, Json, Result
 from widemargin.report.statistics import density, places, statistics
@@ -36,34 +48,23 @@ def margins(result: Result, place: str) -> alt.LayerChart:
             height = min(curve, key=lambda point: abs(point[0] - mean))[1]
             means.append({"arm": label_of(arm), "mean": digits(mean), "height": digits(height)})
     low, high = min((r["margin"] for r in rows), default=0.0), max((r["margin"] for r in rows), default=1.0)
-    x = alt.X(
-        "margin:Q",
-        title=with_norm("distance to the boundary", result.get("norm", "")),
-        scale=alt.Scale(nice=False, zero=False),
-        axis=alt.Axis(tickCount=TICKS),
-    )
-    y = alt.Y("density:Q", title="density", stack=None, axis=alt.Axis(tickCount=4))
-    told = [("arm", "network", ""), ("margin", "distance", ".3~g"), ("density", "density", ".3~g")]
+    x = x_axis("margin", with_norm("distance to the boundary", result.get("norm", "")), zero=False)
+    y = y_axis("density", "density", ticks=4, stack=None)
     curves = arm_chart(result).encode(x=x, y=y)
     layers = []
     if low < 0 < high:
-        side = alt.Chart(alt.InlineData(values=[{"from": low, "to": 0}])).mark_rect(style="wrong", clip=True)
-        layers.append(side.encode(x="from:Q", x2="to:Q"))
+        side = inline([{"from": low, "to": 0}]).encode(x="from:Q", x2="to:Q")
+        layers.append(side.mark_rect(style="wrong", clip=True))
+    told = tips({"network": "arm", "mean": "mean:.3~g"})
+    lines = arm_chart(result, means).encode(x="mean:Q", y="height:Q", y2=alt.datum(0), tooltip=told)
     layers += [
         curves.mark_area(opacity=0.07, interpolate="monotone", clip=True),
         curves.mark_line(interpolate="monotone", clip=True),
-        arm_chart(result, alt.InlineData(values=means))
-        .mark_rule(strokeDash=[3, 3], strokeWidth=1.5, clip=True)
-        .encode(
-            x="mean:Q",
-            y="height:Q",
-            y2=alt.datum(0),
-            tooltip=tips([("arm", "network", ""), ("mean", "mean", ".3~g")]),
-        ),
-        hover(curves, told),
+        lines.mark_rule(strokeDash=[3, 3], strokeWidth=1.5, clip=True),
+        hover(curves, {"network": "arm", "distance": "margin:.3~g", "density": "density:.3~g"}),
     ]
     if low < 0 < high:
-        zero = alt.Chart(alt.InlineData(values=[{"zero": 0, "text": "boundary"}])).encode(x="zero:Q")
+        zero = inline([{"zero": 0, "text": "boundary"}]).encode(x="zero:Q")
         layers.append(zero.mark_rule(style="boundary", clip=True))
         left = -low > 0.15 * (high - low)  # on the side with fewer curves
         text = zero.mark_text(style="aside", align="right" if left else "left", dx=-5 if left else 5, dy=9, clip=True)
@@ -89,14 +90,14 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
     mean = with_norm("mean distance to the boundary", result.get("norm", ""))
     title = mean if quantity == "distance" else quantity
     percent = quantity == "accuracy"
-    y = alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5, **({"format": ".0%"} if percent else {})))
+    x = x_axis("epoch", "epoch", whole=True, nice=True)
     both = len({row["samples"] for row in rows}) > 1
     dash = alt.StrokeDash(
         "samples:N", title=None, scale=alt.Scale(domain=["validation", "training"], range=[[1, 0], [5, 4]])
     )
-    form = ".1%" if percent else ".3~g"
-    told = [("arm", "network", ""), ("samples", "samples", ""), ("epoch", "epoch", "~r"), ("value", quantity, form)]
-    lines = arm_chart(result).encode(x=alt.X("epoch:Q", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)), y=y)
+    value = f"value:{'.1%' if percent else '.3~g'}"
+    told = {"network": "arm", "samples": "samples", "epoch": "epoch:~r", quantity: value}
+    lines = arm_chart(result).encode(x=x, y=y_axis("value", title, percent=percent))
     dashed = lines.encode(strokeDash=dash) if both else lines
     name = f"Distance over training, {place_name(place)}" if quantity == "distance" else f"{quantity} over training"
     return figure([dashed.mark_line(clip=True), hover(lines, told)], rows, sentence(name), zoom=True)
@@ -159,12 +160,11 @@ def _shares(
     """The accuracy over `x` in the rows that the arms have under `entry`."""
     points: list[tuple[ArmResult, Json]] = [(arm, one) for arm in result["arms"] for one in arm.get(entry, [])]
     rows = [{"arm": label_of(arm), x: point[x], "accuracy": point["accuracy"]} for arm, point in points]
-    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(nice=False)
     shares = alt.Scale(zero=False, nice=True) if log else alt.Scale(domain=[0, 1])
     lines = arm_chart(result).encode(
-        x=alt.X(f"{x}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=TICKS)),
-        y=alt.Y("accuracy:Q", scale=shares, axis=alt.Axis(format=".0%", tickCount=5)),
-        tooltip=tips([("arm", "network", ""), (x, told, "~r"), ("accuracy", "accuracy", ".1%")]),
+        x=x_axis(x, title, type="log" if log else "linear"),
+        y=y_axis("accuracy", "accuracy", percent=True, scale=shares),
+        tooltip=tips({"network": "arm", told: f"{x}:~r", "accuracy": "accuracy:.1%"}),
     )
     shape = alt.Shape("arm:N", title=None, scale=cycled([label_of(arm) for arm in result["arms"]]))
     dots = lines.mark_point(filled=True, size=55, opacity=1, clip=False).encode(shape=shape)

@@ -84,17 +84,13 @@ def _accuracy(arms: list[ArmResult], subject: str | None) -> str:
     if max(known.values()) - min(known.values()) <= noise:
         return f"All are right about equally often, {share(min(known.values()))} to {share(max(known.values()))}."
     who = "it is also" if best == subject else f"{best} is"
-    if best == base:
-        return f"{who} right most often, {share(known[base])}."
-    return f"{who} right most often, {share(known[best])} against {share(known[base])} for {base}."
+    against = "" if best == base else f" against {share(known[base])} for {base}"
+    return f"{who} right most often, {share(known[best])}{against}."
 
 
 def _attacked(result: Result, subject: str | None) -> str:
     attack = result.get("attack", {})
-    shown = attack.get("shown", [])
-    if not shown:
-        return ""
-    epsilon = max(shown)
+    epsilon = max(attack.get("shown", []), default=-1.0)
     known = {label_of(arm): a for arm in result["arms"] if (a := accuracy_at(arm, epsilon)) is not None}
     if len(known) < 2:
         return ""

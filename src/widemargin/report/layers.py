@@ -13,8 +13,8 @@ from widemargin.report.theme import SHAPES
 ChartRow: TypeAlias = dict[str, Json]
 """A row of the data of a chart."""
 
-Tip: TypeAlias = tuple[str, str, str]
-"""A line of a tooltip: a field, its name, and the format of its numbers; empty for text."""
+Tips: TypeAlias = dict[str, str]
+"""Lines of a tooltip: names, each with a field, and after a colon the format of its numbers: "epsilon:.3~g"."""
 
 WIDTH, HEIGHT = 680, 300
 SHOWN = "indexof(hidden, datum.arm) < 0"  # the page writes the arms that are switched off into `hidden`
@@ -35,26 +35,42 @@ def figure(layers: list[alt.Chart], rows: list[ChartRow], name: str, *, zoom: bo
     return chart
 
 
-def hover(curves: alt.Chart, told: list[Tip]) -> alt.Chart:
+def hover(curves: alt.Chart, told: Tips) -> alt.Chart:
     """The point of the curves nearest to the pointer, with its tooltip; the others are invisible.
 
     The tooltip is written out, since Vega-Lite (6.4) looks for the text fields of a nearest point in the wrong object.
     """
-    point = "(datum.datum || datum)"  # the cell around a point has the point's row in its own
-    values = {
-        title: f"format({point}['{field}'], '{form}')" if form else f"{point}['{field}']" for field, title, form in told
-    }
-    lines = ", ".join(f"'{title}': {value}" for title, value in values.items())
+    lines = []
+    for title, (field, _, form) in _split(told):
+        value = f"(datum.datum || datum)['{field}']"  # the cell around a point has the point's row in its own
+        lines.append(f"'{title}': " + (f"format({value}, '{form}')" if form else value))
     near = alt.selection_point(name="near", on="pointerover", nearest=True, empty=False, clear="pointerout")
-    dots = curves.mark_point(size=60, filled=True, clip=True, aria=False, tooltip={"expr": f"{{{lines}}}"})
+    dots = curves.mark_point(size=60, filled=True, clip=True, aria=False, tooltip={"expr": f"{{{', '.join(lines)}}}"})
     return dots.encode(opacity=alt.condition(near, alt.value(1), alt.value(0))).add_params(near).properties(name=HOVER)
 
 
-def arm_chart(result: Result, data: alt.Data | None = None) -> alt.Chart:
-    """A chart of the rows of all arms that are shown, or of `data`; each arm has the same colour in every chart."""
+def arm_chart(result: Result, rows: Sequence[ChartRow] | None = None) -> alt.Chart:
+    """A chart of `rows`, by default those of the figure, of all arms shown; an arm has one colour in all charts."""
     domain = [label_of(arm) for arm in result["arms"]]
-    base = alt.Chart(alt.NamedData("rows") if data is None else data).transform_filter(SHOWN)
-    return base.encode(color=alt.Color("arm:N", title=None, scale=alt.Scale(domain=domain)))
+    base = alt.Chart(alt.NamedData("rows")) if rows is None else inline(rows)
+    return base.transform_filter(SHOWN).encode(color=alt.Color("arm:N", title=None, scale=alt.Scale(domain=domain)))
+
+
+def inline(rows: Sequence[ChartRow]) -> alt.Chart:
+    """A chart of `rows`."""
+    return alt.Chart(alt.InlineData(values=rows))
+
+
+def x_axis(field: str, title: str, *, whole: bool = False, **scale: object) -> alt.X:
+    """An x-axis of numbers, which ends with the data; with `whole`, ticks are whole numbers."""
+    axis = alt.Axis(tickCount=TICKS, **({"tickMinStep": 1} if whole else {}))
+    return alt.X(f"{field}:Q", title=title, scale=alt.Scale(**({"nice": False} | scale)), axis=axis)
+
+
+def y_axis(field: str, title: str, *, percent: bool | None = False, ticks: int = 5, **more: object) -> alt.Y:
+    """A y-axis of numbers, with `percent` of shares."""
+    axis = alt.Axis(tickCount=ticks, **({"format": ".0%"} if percent else {}))
+    return alt.Y(f"{field}:Q", title=title, axis=axis, **more)
 
 
 def cycled(names: Sequence[str], values: Sequence[object] = SHAPES) -> alt.Scale:
@@ -62,14 +78,14 @@ def cycled(names: Sequence[str], values: Sequence[object] = SHAPES) -> alt.Scale
     return alt.Scale(domain=list(names), range=[values[i % len(values)] for i in range(len(names))])
 
 
-def tips(told: list[Tip]) -> list[alt.Tooltip]:
+def tips(told: Tips) -> list[alt.Tooltip]:
     """The lines of a tooltip."""
-    return [
-        alt.Tooltip(field=field, type="quantitative", title=title, format=form)
-        if form
-        else alt.Tooltip(field=field, type="nominal", title=title)
-        for field, title, form in told
-    ]
+    lines = [(title, field, {"format": form} if form else {}) for title, (field, _, form) in _split(told)]
+    return [alt.Tooltip(f"{field}:{'Q' if more else 'N'}", title=title, **more) for title, field, more in lines]
+
+
+def _split(told: Tips) -> list[tuple[str, tuple[str, str, str]]]:
+    return [(title, line.partition(":")) for title, line in told.items()]
 
 
 def digits(value: float | int) -> float:

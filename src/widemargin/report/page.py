@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from widemargin._io.optional import import_optional
@@ -48,35 +48,15 @@ def render(result: Mapping[str, Json]) -> str:
     )
 
 
-def assemble(
-    result: Mapping[str, Json],
-    parts: list[Section],
-    facts: Facts,
-    *,
-    legend: bool,
-    headline: Sequence[str] = (),
-    overview: tables.TextTable = tables.NONE,
-    notes: Sequence[str] = (),
-    arms: Sequence[Mapping[str, Json]] = (),
-    galleries: Sequence[Mapping[str, Json]] = (),
-) -> str:
-    """The page with the title and subtitle of `result`; `legend`: inside the charts, not above them."""
+def assemble(result: Mapping[str, Json], parts: list[Section], facts: Facts, *, legend: bool, **more: object) -> str:
+    """The page with the title and subtitle of `result`; `legend`: inside the charts, not above them.
+
+    `more`: the headline, overview, notes, arms and galleries of the template; by default none.
+    """
     library, script = _bundle(), html.template("page.js")
-    return html.render(
-        "page.html",
-        scripts=(library, script),
-        result=result,
-        library=library,
-        script=script,
-        charts=_json(_charts(parts, legend)),
-        headline=headline,
-        overview=overview,
-        notes=notes,
-        sections=parts,
-        arms=arms,
-        galleries=galleries,
-        facts=facts,
-    )
+    values = {"headline": (), "overview": tables.NONE, "notes": (), "arms": (), "galleries": ()} | more
+    values |= {"result": result, "sections": parts, "facts": facts, "charts": _json(_charts(parts, legend))}
+    return html.render("page.html", scripts=(library, script), library=library, script=script, **values)
 
 
 def facts(result: Mapping[str, Json], **more: Mapping[str, Json]) -> Facts:

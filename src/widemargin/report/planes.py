@@ -6,11 +6,12 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from widemargin.report import alt
-from widemargin.report.layers import PAN, ZOOM, ChartRow, cycled, digits, tips
+from widemargin.report.layers import PAN, ZOOM, ChartRow, Tips, cycled, digits, inline, tips
 from widemargin.report.picture_schema import Panel, check_picture
 from widemargin.report.schema import Json
 
 WIDTH = 440  # of a panel; its height follows its box
+LINE: dict[str, Json] = {"detail": "line:N", "order": "step:Q"}  # rows of `_steps` as lines
 _DASHES = ([1, 0], [7, 4], [2, 3], [9, 3, 2, 3])
 
 
@@ -51,14 +52,17 @@ def _legend(**more: object) -> alt.Legend:
     return alt.Legend(title=None, orient="top", offset=8, columns=5, **more)
 
 
-def _axes(panel: Panel, x: str = "x", y: str = "y") -> dict[str, alt.X | alt.Y]:
+def _chart(panel: Panel, rows: Sequence[ChartRow], told: Tips | None = None, **more: object) -> alt.Chart:
+    """A chart of `rows`, which have an x and a y, in the box of `panel`, with the tooltip `told`."""
     left, right, bottom, top = panel["box"]
     names = panel.get("axes", ["", ""])
     axis = alt.Axis(tickCount=5, grid=False)
-    return {
-        "x": alt.X(f"{x}:Q", title=names[0] or None, scale=alt.Scale(domain=[left, right], nice=False), axis=axis),
-        "y": alt.Y(f"{y}:Q", title=names[1] or None, scale=alt.Scale(domain=[bottom, top], nice=False), axis=axis),
-    }
+    return inline(rows).encode(
+        x=alt.X("x:Q", title=names[0] or None, scale=alt.Scale(domain=[left, right], nice=False), axis=axis),
+        y=alt.Y("y:Q", title=names[1] or None, scale=alt.Scale(domain=[bottom, top], nice=False), axis=axis),
+        **({} if told is None else {"tooltip": tips(told)}),
+        **more,
+    )
 
 
 def _names(panel: Panel) -> list[str]:
@@ -71,64 +75,47 @@ def _names(panel: Panel) -> list[str]:
 def _ground(panel: Panel) -> list[alt.Chart]:
     """The regions: polygons, or the runs of a raster; the box alone where there are neither."""
     classes = panel["classes"]
-    pale = alt.Scale(domain=_names(panel), range="ordinal")
-    fill = alt.Fill("class:O", scale=pale, legend=None)
-    if panel.get("parts"):
-        rows = _steps([*part["corners"], part["corners"][0]] for part in panel["parts"])
-        told = [
-            {"line": i, "class": classes[part["label"]]} | ({"slope": digits(part["slope"])} if "slope" in part else {})
-            for i, part in enumerate(panel["parts"])
+    pale = {"scale": alt.Scale(domain=_names(panel), range="ordinal"), "legend": None}
+    fill, stroke = alt.Fill("class:O", **pale), alt.Stroke("class:O", **pale)
+    if not panel.get("parts"):
+        runs = [
+            {"x": digits(a), "x2": digits(b), "y": digits(c), "y2": digits(d), "class": classes[int(label)]}
+            for a, b, c, d, label in panel.get("runs", [])
         ]
-        tip = tips([("class", "class", ""), ("slope", "slope", ".3~g")][: len(told[0]) - 1])
-        base = (
-            alt.Chart(alt.InlineData(values=rows))
-            .transform_lookup(
-                lookup="line",
-                from_=alt.LookupData(alt.InlineData(values=told), "line", [key for key in told[0] if key != "line"]),
-            )
-            .encode(**_axes(panel), fill=fill, detail="line:N", order="step:Q", tooltip=tip)
-        )
-        if panel.get("outlines"):
-            fine = 0.8 if len(told) < 500 else 0.3
-            look = {"strokeWidth": fine, "strokeOpacity": 0.8}
-            return [base.mark_line(filled=True, style="piece", clip=True, aria=False, **look)]
-        seamless = base.encode(stroke=alt.Stroke("class:O", scale=pale, legend=None))
-        return [seamless.mark_line(filled=True, strokeWidth=0.8, clip=True, aria=False)]
-    runs = [
-        {"x": digits(a), "x2": digits(b), "y": digits(c), "y2": digits(d), "class": classes[int(label)]}
-        for a, b, c, d, label in panel.get("runs", [])
+        base = _chart(panel, runs, {"class": "class"}, x2="x2:Q", y2="y2:Q", fill=fill, stroke=stroke)
+        return [base.mark_rect(clip=True, aria=False)]
+    rows = _steps([*part["corners"], part["corners"][0]] for part in panel["parts"])
+    values = [
+        {"line": i, "class": classes[part["label"]]} | ({"slope": digits(part["slope"])} if "slope" in part else {})
+        for i, part in enumerate(panel["parts"])
     ]
-    return [
-        alt.Chart(alt.InlineData(values=runs))
-        .mark_rect(clip=True, aria=False)
-        .encode(
-            **_axes(panel),
-            x2="x2:Q",
-            y2="y2:Q",
-            fill=fill,
-            stroke=alt.Stroke("class:O", scale=pale, legend=None),
-            tooltip=tips([("class", "class", "")]),
-        )
-    ]
+    told = {key: f"{key}:.3~g" if key == "slope" else key for key in values[0] if key != "line"}
+    found = alt.LookupData(alt.InlineData(values=values), "line", list(told))
+    base = _chart(panel, rows, told, fill=fill, **LINE).transform_lookup(lookup="line", from_=found)
+    if panel.get("outlines"):
+        look = {"style": "piece", "strokeWidth": 0.8 if len(values) < 500 else 0.3, "strokeOpacity": 0.8}
+        return [base.mark_line(filled=True, clip=True, aria=False, **look)]
+    return [base.encode(stroke=stroke).mark_line(filled=True, strokeWidth=0.8, clip=True, aria=False)]
 
 
 def _lines(panel: Panel) -> list[alt.Chart]:
     layers = []
     if panel.get("ellipses"):
-        drawn = alt.Chart(alt.InlineData(values=_steps(panel["ellipses"]))).encode(
-            **_axes(panel), detail="line:N", order="step:Q"
-        )
+        drawn = _chart(panel, _steps(panel["ellipses"]), **LINE)
         layers.append(drawn.mark_line(style="ellipse", strokeWidth=1.5, clip=True, aria=False))
     if panel.get("boundary"):
-        segments = [
-            {"x": digits(a), "y": digits(b), "x2": digits(c), "y2": digits(d)} for a, b, c, d in panel["boundary"]
-        ]
-        ruled = alt.Chart(alt.InlineData(values=segments)).mark_rule(
-            style="edge", strokeWidth=2.2, strokeCap="round", clip=True, aria=False
-        )
-        layers.append(ruled.encode(**_axes(panel), x2="x2:Q", y2="y2:Q"))
+        segments = [dict(zip(("x", "y", "x2", "y2"), map(digits, ends), strict=True)) for ends in panel["boundary"]]
+        ruled = _chart(panel, segments, x2="x2:Q", y2="y2:Q")
+        layers.append(ruled.mark_rule(style="edge", strokeWidth=2.2, strokeCap="round", clip=True, aria=False))
     if panel.get("curves"):
-        layers.append(_curves(panel))
+        rows = _steps(curve["points"] for curve in panel["curves"])
+        for row in rows:
+            row["name"] = panel["curves"][row["line"]]["name"]
+        names = list(dict.fromkeys(curve["name"] for curve in panel["curves"]))
+        legend = _legend(symbolType="stroke", symbolSize=700)
+        dash = alt.StrokeDash("name:N", scale=cycled(names, _DASHES), legend=legend)
+        curves = _chart(panel, rows, {"curve": "name"}, strokeDash=dash, **LINE)
+        layers.append(curves.mark_line(style="curve", strokeWidth=1.8, clip=True))
     return layers
 
 
@@ -139,26 +126,6 @@ def _steps(lines: Iterable[Sequence[Sequence[float]]]) -> list[ChartRow]:
         for i, line in enumerate(lines)
         for k, (x, y) in enumerate(line)
     ]
-
-
-def _curves(panel: Panel) -> alt.Chart:
-    rows = _steps(curve["points"] for curve in panel["curves"])
-    for row in rows:
-        row["name"] = panel["curves"][row["line"]]["name"]
-    names = list(dict.fromkeys(curve["name"] for curve in panel["curves"]))
-    return (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_line(style="curve", strokeWidth=1.8, clip=True)
-        .encode(
-            **_axes(panel),
-            detail="line:N",
-            order="step:Q",
-            strokeDash=alt.StrokeDash(
-                "name:N", scale=cycled(names, _DASHES), legend=_legend(symbolType="stroke", symbolSize=700)
-            ),
-            tooltip=tips([("name", "curve", "")]),
-        )
-    )
 
 
 def _samples(panel: Panel) -> list[alt.Chart]:
@@ -176,22 +143,18 @@ def _samples(panel: Panel) -> list[alt.Chart]:
         }
         for point in points
     ]
-    told = [("class", "class", "")]
-    told += [("group", "sample", "")] if any(groups) else []
-    told += [("note", "note", "")] if any(row["note"] for row in rows) else []
-    shapes = cycled(names)
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        **_axes(panel),
-        color=alt.Color("class:N", scale=alt.Scale(domain=names), legend=_legend()),
-        shape=alt.Shape("class:N", scale=shapes, legend=_legend()),
-        tooltip=tips(told),
-    )
+    told = {"class": "class"} | ({"sample": "group"} if any(groups) else {})
+    told |= {"note": "note"} if any(row["note"] for row in rows) else {}
+
+    def marked(legend: alt.Legend | None) -> alt.Chart:
+        color = alt.Color("class:N", scale=alt.Scale(domain=names), legend=legend)
+        return _chart(panel, rows, told, color=color, shape=alt.Shape("class:N", scale=cycled(names), legend=legend))
+
+    base = marked(_legend())
     first = groups[0] if groups else ""
     layers = []
     if len(groups) > 1:
-        quiet = {"scale": alt.Scale(domain=names), "legend": None}
-        others = base.transform_filter(alt.datum.group != first).encode(color=alt.Color("class:N", **quiet))
-        others = others.encode(shape=alt.Shape("class:N", scale=shapes, legend=None))
+        others = marked(None).transform_filter(alt.datum.group != first)
         layers.append(others.mark_point(filled=True, size=14, opacity=0.45, clip=True, aria=False))
     front = base.transform_filter(alt.datum.group == first) if len(groups) > 1 else base
     size = 110 if len(rows) < 10 else 46 if len(rows) < 120 or len(groups) > 1 else 24
@@ -200,6 +163,6 @@ def _samples(panel: Panel) -> list[alt.Chart]:
     )
     pictured = [{**row, "image": point["image"]} for row, point in zip(rows, points) if "image" in point]
     if pictured:
-        images = alt.Chart(alt.InlineData(values=pictured)).encode(**_axes(panel), url="image:N", tooltip=tips(told))
+        images = _chart(panel, pictured, told, url="image:N")
         layers.append(images.mark_image(width=52, height=52, yOffset=-36, smooth=False, clip=True))
     return layers

@@ -42,55 +42,46 @@ def sections(result: Result) -> list[Section]:
 def _margins(result: Result) -> Section:
     cards = []
     for i, place in enumerate(places(result["arms"])):
-        means = [
-            f"{label_of(arm)} {number(statistics(arm['margins'][place]).mean)}"
-            for arm in result["arms"]
-            if place in arm.get("margins", {})
-        ]
+        arms = [arm for arm in result["arms"] if place in arm.get("margins", {})]
+        means = [f"{label_of(arm)} {number(statistics(arm['margins'][place]).mean)}" for arm in arms]
         chart, table = figures.margins(result, place), tables.of_margins(result, place)
         told = f"Densities of the distance to the boundary {place_name(place)}. Means: {', '.join(means)}."
         cards.append(_card(f"margins-{i}", place_name(place), told, chart, table, wide=i == 0))
     text = (
-        "How the distances of the samples to the decision boundary are distributed. Left of zero lie the "
-        "misclassified; a dashed line stands at each mean."
+        "Distribution of the distances of the samples to the decision boundary. Misclassified samples lie left of "
+        "zero; a dashed line marks each mean."
     )
     return Section(id="margins", title="Margins", text=text, cards=cards)
 
 
 def _attack(result: Result) -> Section:
-    arms = [arm for arm in result["arms"] if arm.get("curve")]
     attack = result.get("attack", {})
-    name = attack.get("name", "the attack")
-    cards = []
-    if arms:
-        ends = [
-            f"{label_of(arm)} from {share(arm['curve'][0]['accuracy'])} to {share(arm['curve'][-1]['accuracy'])}"
-            for arm in arms
-        ]
-        told = f"Accuracy over ε. {'; '.join(ends)}."
-        cards.append(_card("attack", "accuracy over ε", told, figures.under_attack(result), tables.of_attack(result)))
+    curves = [(label_of(arm), arm["curve"]) for arm in result["arms"] if arm.get("curve")]
+    ends = [f"{name} from {share(c[0]['accuracy'])} to {share(c[-1]['accuracy'])}" for name, c in curves]
+    told = f"Accuracy over ε. {'; '.join(ends)}."
+    chart, table = figures.under_attack(result), tables.of_attack(result)
     samples = f", on {attack['samples']:,} samples" if "samples" in attack else ""
-    text = f"Accuracy when {name} moves each input by up to ε against the network{samples}."
+    text = f"Accuracy when {attack.get('name', 'the attack')} moves each input by up to ε against the network{samples}."
+    cards = [_card("attack", "accuracy over ε", told, chart, table)] if curves else []
     return Section(id="attack", title="Under attack", text=text, cards=cards)
 
 
 def _bracket(result: Result) -> Section:
-    arms = [arm for arm in result["arms"] if "bracket" in arm]
     cards = []
-    if arms:
+    if any("bracket" in arm for arm in result["arms"]):
         counted = brackets.of_distances(result)
         ends = [f"{label}: {', '.join(cell.text for cell in cells)}" for label, cells in counted.rows]
         told = f"Certified and attacked distance of each sample ({', '.join(counted.heads)}): {'; '.join(ends)}."
-        cards.append(_card("bracket", "distance of each sample", told, brackets.distances(result), counted, wide=True))
+        cards.append(_card("bracket", "distance of each sample", told, brackets.distances(result), counted))
         told = "Accuracy over ε: the solid line is proved, the dashed line is what the attack left."
         chart, table = brackets.robust(result), brackets.of_band(result)
-        cards.append(_card("robust", "robust accuracy, certified to attacked", told, chart, table, wide=True))
+        cards.append(_card("robust", "robust accuracy, certified to attacked", told, chart, table))
     text = (
         "The true distance of a sample from the decision boundary lies between a certificate and an attack. Each line "
         "is a sample that is classified right, its dot the linearised distance; a dashed line has no upper end. Below, "
         "accuracy when every input may move by ε: proved (solid) and left by the attack (dashed), the truth in between."
     )
-    return Section(id="bracket", title="How far the boundary is", text=text, cards=cards)
+    return Section(id="bracket", title="Distance to the boundary", text=text, cards=cards)
 
 
 def _training(result: Result) -> Section:
@@ -118,12 +109,10 @@ def _training(result: Result) -> Section:
 
 
 def _sizes(result: Result) -> Section:
-    cards = []
-    if any(arm.get("sizes") for arm in result["arms"]):
-        chart, table = figures.over_data(result), tables.of_sizes(result)
-        cards.append(_card("sizes", "accuracy against data", "Accuracy over training samples.", chart, table))
+    chart, table = figures.over_data(result), tables.of_sizes(result)
+    card = _card("sizes", "accuracy against data", "Accuracy over training samples.", chart, table)
     text = "Accuracy of networks trained on fewer or more samples."
-    return Section(id="data", title="Against data", text=text, cards=cards)
+    return Section(id="data", title="Against data", text=text, cards=[card] if table.rows else [])
 
 
 def _card(id: str, title: str, told: str, chart: alt.LayerChart, table: tables.TextTable, *, wide: bool = True) -> Card:

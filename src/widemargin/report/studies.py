@@ -13,6 +13,7 @@ from pathlib import Path
 
 from widemargin.report import alt, html, study_charts
 from widemargin.report.figures import save, svg
+from widemargin.report.layers import inline
 from widemargin.report.names import number
 from widemargin.report.schema import Json
 from widemargin.report.study_charts import Figure, StudyResult
@@ -50,17 +51,14 @@ def scoreboard(results: Sequence[StudyResult]) -> str:
     """The page of all studies: reported value, measured value and verdict."""
     rows = []
     for result in results:
-        claim = result["claims"][0] if result["claims"] else None
+        claim = next(iter(result["claims"]), None)
         rows.append(
             {
-                "study": result["study"],
-                "source": result["source"],
-                "title": result["title"],
+                **{key: result[key] for key in ("study", "source", "title", "verdict")},
                 "linked": bool(result.get("rows")),
                 "claim": "" if claim is None else claim["text"],
                 "paper": "" if claim is None else paper(claim),
                 "ours": "" if claim is None else ours(claim),
-                "verdict": result["verdict"],
                 "class": _class(result["verdict"]),
                 "counts": ", ".join(f"{n} {word}" for word, n in result.get("counts", {}).items()),
                 "scale": result["scale"] or "–",
@@ -109,20 +107,17 @@ def page(result: StudyResult) -> str:
 def counts_chart(results: Sequence[StudyResult]) -> alt.LayerChart:
     """A bar chart of the number of studies with each verdict."""
     rows = [{"verdict": word, "studies": count} for word, count in counts(results).items()]
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
+    base = inline(rows).encode(
         y=alt.Y("verdict:N", sort=[row["verdict"] for row in rows], title=None, axis=alt.Axis(labelLimit=300)),
         x=alt.X("studies:Q", title="studies", axis=alt.Axis(tickMinStep=1)),
     )
-    return alt.layer(base.mark_bar(height=18), base.mark_text(align="left", dx=6).encode(text="studies:Q")).properties(
-        width=480, height={"step": 30}
-    )
+    layers = base.mark_bar(height=18), base.mark_text(align="left", dx=6).encode(text="studies:Q")
+    return alt.layer(*layers).properties(width=480, height={"step": 30})
 
 
 def paper(claim: Mapping[str, Json]) -> str:
-    """The paper's number, with its tolerance."""
-    if claim["reported"] is None:
-        return "order"
-    return f"{claim['reported']:g}".replace("-", "−")
+    """The paper's number, or "order" for a claim without one."""
+    return "order" if claim["reported"] is None else f"{claim['reported']:g}".replace("-", "−")
 
 
 def ours(claim: Mapping[str, Json]) -> str:
@@ -135,11 +130,9 @@ def ours(claim: Mapping[str, Json]) -> str:
 
 def hardware(result: StudyResult) -> list[str]:
     """The machines that trials ran on."""
-    found = []
-    for origin in result.get("origins", []):
-        on = origin.get("hardware", {})
-        found.append(str(on.get("gpu") or f"{on.get('cpus', '?')} CPU cores ({on.get('machine', '?')})"))
-    return list(dict.fromkeys(found))
+    machines = [origin.get("hardware", {}) for origin in result.get("origins", [])]
+    names = (on.get("gpu") or f"{on.get('cpus', '?')} CPU cores ({on.get('machine', '?')})" for on in machines)
+    return list(dict.fromkeys(map(str, names)))
 
 
 def _cells(point: study_charts.Point, figure: Figure) -> dict[str, str]:

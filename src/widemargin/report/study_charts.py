@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
 from widemargin.report import alt
-from widemargin.report.layers import HEIGHT, WIDTH, cycled, digits
+from widemargin.report.layers import HEIGHT, WIDTH, cycled, digits, inline, y_axis
 from widemargin.report.schema import Json
 
 StudyResult: TypeAlias = Mapping[str, Json]
@@ -59,14 +59,10 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
     )  # 2, then 10
     by_arm, by_split = ("arm:N", None, arms), ("split:N", split, values)
     field, heading, names = by_split if split and len(arms) == 1 and kind != "bars" else by_arm
-    y = alt.Y(
-        "mean:Q",
-        title=title,
-        scale=alt.Scale(type="log" if figure.get("log_y") else "linear", zero=kind == "bars"),
-        axis=alt.Axis(tickCount=5, **({"format": ".0%"} if figure.get("percent") else {})),
-    )
+    scale = alt.Scale(type="log" if figure.get("log_y") else "linear", zero=kind == "bars")
+    y = y_axis("mean", title, percent=figure.get("percent"), scale=scale)
     color = alt.Color(field, title=heading, scale=alt.Scale(domain=names))
-    base = alt.Chart(alt.InlineData(values=rows)).encode(x=_x(figure, rows), y=y, color=color)
+    base = inline(rows).encode(x=_x(figure, rows), y=y, color=color)
     bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     if kind == "bars":
         offset = [] if figure["x"] == "arm" else [alt.XOffset("arm:N", scale=alt.Scale(domain=arms))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from widemargin.report import figures
 from widemargin.report.headline import accuracy_at
@@ -101,21 +102,12 @@ def of_margins(result: Result, place: str) -> TextTable:
 
 def of_attack(result: Result) -> TextTable:
     """Accuracy at each ε."""
-    epsilons = sorted({point["epsilon"] for arm in result["arms"] for point in arm.get("curve", [])})
-    arms = [arm for arm in result["arms"] if arm.get("curve")]
-    rows = ((label_of(arm), [share(accuracy_at(arm, epsilon)) for epsilon in epsilons]) for arm in arms)
-    return text_table([f"ε = {epsilon:g}" for epsilon in epsilons], rows)
+    return _accuracies(result, "curve", "epsilon", "ε = {:g}")
 
 
 def of_sizes(result: Result) -> TextTable:
     """Accuracy at each number of training samples."""
-    sizes = sorted({point["samples"] for arm in result["arms"] for point in arm.get("sizes", [])})
-    rows = []
-    for arm in result["arms"]:
-        at = {point["samples"]: point["accuracy"] for point in arm.get("sizes", [])}
-        if at:
-            rows.append((label_of(arm), [share(at.get(size)) for size in sizes]))
-    return text_table([f"{size:,} samples" for size in sizes], rows)
+    return _accuracies(result, "sizes", "samples", "{:,} samples")
 
 
 def of_training(result: Result, quantity: figures.Quantity, place: str) -> TextTable:
@@ -133,11 +125,17 @@ def of_training(result: Result, quantity: figures.Quantity, place: str) -> TextT
     return text_table([f"epoch {epoch:g}" for epoch in shown], rows)
 
 
+def _accuracies(result: Result, entry: Literal["curve", "sizes"], key: str, head: str) -> TextTable:
+    points: list[tuple[str, Json]] = [(label_of(arm), arm[entry]) for arm in result["arms"] if arm.get(entry)]
+    found = {label: {point[key]: point["accuracy"] for point in rows} for label, rows in points}
+    at = sorted({x for values in found.values() for x in values})
+    rows = ((label, [share(values.get(x)) for x in at]) for label, values in found.items())
+    return text_table([head.format(x) for x in at], rows)
+
+
 def _column(head: str, values: list[float], most: bool) -> list[Cell]:
-    written = number if head in ("mean margin", "mean/std") else share
-    texts = [written(value) for value in values]
-    known = [value for value in values if not math.isnan(value)]
-    top = (max if most else min)(known)
+    texts = [(number if head in ("mean margin", "mean/std") else share)(value) for value in values]
+    top = (max if most else min)(value for value in values if not math.isnan(value))
     # Values that are equal as shown are all marked.
     best = {text for text, value in zip(texts, values, strict=True) if value == top}
     marked = len(values) > 1 and len(set(texts)) > 1
