@@ -55,23 +55,25 @@ def arm(
 
 def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, settings: Mapping[str, Json]) -> list[Path]:
     """Write page.html with one arm; a notice and no file if the packages of the extra `report` are missing."""
-    from widemargin._io.provenance import provenance
     from widemargin.report import page
 
     if not is_installed(*EXTRAS["report"]):
         notice("no page.html, which needs more packages: pip install 'widemargin[report]'")
         return []
-    origins = provenance(settings["device"])
-    result = {
-        "title": title,
-        "subtitle": subtitle,
-        "norm": norm(settings["p"]),
-        "arms": [arm],
+    shown = {"title": title, "subtitle": subtitle, "norm": norm(settings["p"]), "arms": [arm]}
+    return [page.write(folder / "page.html", shown | facts(settings, settings["device"]))]
+
+
+def facts(settings: Mapping[str, Json], device: str = "cpu") -> dict[str, Json]:
+    """The given settings, the versions and the hardware of a page."""
+    from widemargin._io.provenance import provenance
+
+    origin = provenance(device)
+    return {
         "settings": {key: value for key, value in settings.items() if value not in (None, [])},
-        "versions": origins["versions"],
-        "hardware": origins["hardware"],
+        "versions": {**origin["versions"], "commit": origin["commit"] or "unknown"},
+        "hardware": origin["hardware"],
     }
-    return [page.write(folder / "page.html", result)]
 
 
 def bracket(found: Bracket, points: int = 61) -> dict[str, Json]:

@@ -90,15 +90,12 @@ def bounds(
           --covering mixture:10,20
     """
     from widemargin._io.files import write_json
-    from widemargin.data import Samples
 
     if not 0 < delta < 1:
         raise ValueError(f"--delta is {delta}, expected a probability between 0 and 1")
     cover = parse_covering(covering)
     inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder)
-    if not isinstance(inputs.samples, Samples):
-        raise TypeError(f"--data is {data!r}, whose samples are not in memory, expected another data set")
-    part = drawn(inputs.samples, samples, seed)
+    part = drawn(inputs.in_memory(), samples, seed)
     note_untrained(model, weights)
     common = {"biases": biases, "batch_size": batch_size}
     odn = {"delta": delta, "cushion_form": cushions, "log_form": log, "probes": probes, "seed": seed, **common}

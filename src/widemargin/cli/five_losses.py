@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from widemargin import attacks, losses, margins, models, regularizers, training
-from widemargin._io import provenance
 from widemargin.cli import arms
 from widemargin.data import Samples, load, subset
 from widemargin.losses.protocol import Loss
@@ -64,28 +63,28 @@ def run(*, epochs: int, seed: int, sizes: Sequence[int] = (), told: Callable[[st
     every, test = split(seed, max([IMAGES, *sizes]))
     with _one_thread():
         trained = [_arm(method, every, test, epochs=epochs, seed=seed, sizes=sizes, told=told) for method in METHODS]
-    origin = provenance.provenance()
-    return {
+    settings = {
+        "data": "mnist-5k",
+        "training images": f"{IMAGES}, as many of each class",
+        "test images": len(test),
+        "network": f"elsayed-mnist-cnn with widths {NETWORK['widths']} and hidden {NETWORK['hidden']}",
+        "parameters": sum(p.numel() for p in models.mnist_cnn(**NETWORK).parameters()),
+        "optimizer": "AdamW, lr " + ", ".join(f"{method.lr:g} ({method.label})" for method in METHODS),
+        "epochs": epochs,
+        "batch size": BATCH,
+        "seed": seed,
+        "threads": 1,
+        "attack": f"FGSM on {ATTACKED:,} of the test images, pixels kept in [0, 1]",
+    }
+    result = {
         "title": f"Five losses on {IMAGES} images",
         "subtitle": f"mnist-5k: {IMAGES} images to train on, {len(test):,} to test on; seed {seed}",
         "norm": "l_2",
         "attack": {"name": "FGSM", "norm": "l_inf", "samples": ATTACKED, "shown": list(SHOWN)},
         "arms": trained,
-        "settings": {
-            "data": "mnist-5k",
-            "training images": f"{IMAGES}, as many of each class",
-            "test images": len(test),
-            "network": f"elsayed-mnist-cnn with widths {NETWORK['widths']} and hidden {NETWORK['hidden']}",
-            "parameters": sum(p.numel() for p in models.mnist_cnn(**NETWORK).parameters()),
-            "optimizer": "Adam, lr " + ", ".join(f"{method.lr:g} ({method.label})" for method in METHODS),
-            "epochs": epochs,
-            "batch size": BATCH,
-            "seed": seed,
-            "attack": f"FGSM on {ATTACKED:,} of the test images, pixels kept in [0, 1]",
-        },
-        "versions": {**origin["versions"], "commit": origin["commit"] or "unknown"},
-        "hardware": {**origin["hardware"], "threads": 1},
+        **arms.facts(settings),
     }
+    return cast("Result", result)
 
 
 def split(seed: int, images: int = IMAGES) -> tuple[Samples, Samples]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from widemargin.data import Data
+    from widemargin.data import Data, Samples
     from widemargin.margins import Measurement
 
 
@@ -29,6 +29,14 @@ class Inputs:
     samples: Any
     device: torch.device
     origin: dict[str, Any]
+
+    def in_memory(self) -> Samples:
+        """The samples; raises where they are streamed."""
+        from widemargin.data import Samples
+
+        if isinstance(self.samples, Samples):
+            return self.samples
+        raise TypeError(f"--data is {self.origin['data']!r}, which is streamed, expected samples in memory")
 
 
 def load_inputs(

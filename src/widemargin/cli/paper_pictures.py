@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import geometry
-from widemargin._io import provenance
-from widemargin.cli import plane_pictures
+from widemargin.cli import arms, plane_pictures
 from widemargin.studies import catalog, planes, samples
 from widemargin.studies.planes import BOX
 from widemargin.studies.run import plan_of
@@ -35,29 +34,19 @@ def sokolic(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
     x, y = parts.train.x.double(), parts.train.y
     piece = planes.sliced(network, BOX)
     margins = planes.input_margins(network, parts.train)
-    right = margins > 0
-    hard = int(torch.where(right, margins, math.inf).argmin())
-    classes = list(parts.whole.classes)
-    first: Panel = {
-        "title": "(a) Decision regions",
-        "text": f"Training samples, the decision boundary, and the ball of the smallest input margin: "
-        f"γ_in = {float(margins[hard]):.3g}. {int(right.sum())} of {len(x)} samples are right.",
-        "classes": classes,
-        "points": plane_pictures.points(x, y),
-        "curves": [plane_pictures.circle(x[hard], float(margins[hard]), "smallest input margin")],
-        **geometry.plain(piece, cells=False),
-    }
+    text = "Training samples, the decision boundary, and the ball of the smallest input margin: γ_in = {:.3g}. "
+    text += f"{int((margins > 0).sum())} of {len(x)} samples are right."
+    first = _with_ball("(a) Decision regions", text, piece, x, y, margins, "smallest input margin")
     second: Panel = {
         "title": "(b) Cells and their Jacobians",
         "text": f"On each of the {len(piece)} cells of this box the network is affine. An ellipse shows the singular "
         "values and vectors of the Jacobian of its features: where it is thin, distances across it vanish.",
-        "classes": classes,
         "outlines": True,
         "ellipses": geometry.outlines(planes.sliced(network[:-1], BOX), size=0.24),
         **geometry.plain(piece),
     }
-    shown = [first, second, _features(network, x, y, classes), _sets(network, x, y, classes, margins)]
-    return _picture(study, shown, {**settings, "seed": seed})
+    shown = [first, second, _features(network, x, y), _sets(network, x, y, margins)]
+    return _picture(study, shown, parts, {**settings, "seed": seed})
 
 
 def elsayed(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Panel:
@@ -79,7 +68,6 @@ def elsayed(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
             "text": f"Exact distance of the {len(train.x)} training samples (large dots, {100 * trained:.0f} % right) "
             f"to the boundary: smallest {float(margins.min()):.3g}, mean {float(margins.mean()):.3g}; of the "
             f"{len(test)} test samples (small dots): mean {float(others.mean()):.3g}.",
-            "classes": list(parts.whole.classes),
             "points": [
                 *plane_pictures.points(train.x, train.y, group="training", margins=margins),
                 *plane_pictures.points(test.x, test.y, group="test", margins=others),
@@ -87,7 +75,7 @@ def elsayed(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
             **geometry.plain(planes.sliced(network, BOX), cells=False),
         }
         shown.append(panel)
-    return _picture(study, shown, used)
+    return _picture(study, shown, parts, used)
 
 
 def _trained(study: Study, arm: str, seed: int, changes: Settings) -> tuple[nn.Module, samples.Parts, Settings]:
@@ -100,25 +88,30 @@ def _trained(study: Study, arm: str, seed: int, changes: Settings) -> tuple[nn.M
     return network.double().cpu(), samples.prepare(settings["data"], seed), settings
 
 
-def _features(network: nn.Sequential, x: Tensor, y: Tensor, classes: list[str]) -> Panel:
+def _features(network: nn.Sequential, x: Tensor, y: Tensor) -> Panel:
     z = plane.features(network, x)
     side = nn.Linear(2, 2, bias=False, dtype=z.dtype)  # the classifier on these two coordinates
     side.load_state_dict({"weight": torch.tensor([[-1.0, 0.0], [1.0, 0.0]])})
     piece = planes.sliced(nn.Sequential(side), plane_pictures.box_around(z))
     margins = geometry.exact_margin(piece, z, y, outside="edge")
+    text = (
+        "The features f(x), by their distance from the plane of the linear classifier and the widest direction "
+        "within it. The ball is that of the smallest output margin, γ_out = {:.3g}."
+    )
+    title = "(c) The samples as the network transforms them"
+    return _with_ball(title, text, piece, z, y, margins, "smallest output margin")
+
+
+def _with_ball(title: str, text: str, piece: geometry.Slice, x: Tensor, y: Tensor, margins: Tensor, name: str) -> Panel:
+    """Samples and decisions, with the ball of the smallest margin of a correctly classified sample."""
     hard = int(torch.where(margins > 0, margins, math.inf).argmin())
-    return {
-        "title": "(c) The samples as the network transforms them",
-        "text": "The features f(x), by their distance from the plane of the linear classifier and the widest direction "
-        f"within it. The ball is that of the smallest output margin, γ_out = {float(margins[hard]):.3g}.",
-        "classes": classes,
-        "points": plane_pictures.points(z, y),
-        "curves": [plane_pictures.circle(z[hard], float(margins[hard]), "smallest output margin")],
-        **geometry.plain(piece, cells=False),
-    }
+    radius = float(margins[hard])
+    points, curves = plane_pictures.points(x, y), [plane_pictures.circle(x[hard], radius, name)]
+    shown = {"title": title, "text": text.format(radius), "points": points, "curves": curves}
+    return {**shown, **geometry.plain(piece, cells=False)}
 
 
-def _sets(network: nn.Module, x: Tensor, y: Tensor, classes: list[str], margins: Tensor) -> Panel:
+def _sets(network: nn.Module, x: Tensor, y: Tensor, margins: Tensor) -> Panel:
     chosen = plane.middle(margins)
     here, label = x[[chosen]], y[[chosen]]
     curves = geometry.curves(network, here, label, reach=4.0)
@@ -129,7 +122,6 @@ def _sets(network: nn.Module, x: Tensor, y: Tensor, classes: list[str], margins:
         "text": "Around one sample: r = 1 is the decision boundary (thick), r^J = 1 knows the Jacobians on the way, "
         f"r^F = 1 only the norms of the weights. The largest balls inside: γ_in = {float(margins[chosen]):.3g}, "
         f"Jacobian bound (19) = {bound:.3g}, Frobenius bound (20) = {float(curves.frobenius[0]):.3g}.",
-        "classes": classes,
         "points": plane_pictures.points(here, label),
         "curves": [
             plane_pictures.around(here[0], curves.angles, curves.jacobian, "r^J = 1"),
@@ -143,13 +135,10 @@ def _signed(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return geometry.exact_margin(planes.whole(network, x), x.double(), y, signed=True, outside="edge")
 
 
-def _picture(study: Study, shown: list[Panel], settings: Settings) -> Panel:
-    origin = provenance.provenance()
+def _picture(study: Study, shown: list[Panel], parts: samples.Parts, settings: Settings) -> Panel:
     return {
         "title": study.title,
         "subtitle": f"{study.source}, from networks of study {study.id} at quick scale",
-        "panels": shown,
-        "settings": settings,
-        "versions": {**origin["versions"], "commit": origin["commit"] or "unknown"},
-        "hardware": origin["hardware"],
+        "panels": [{**panel, "classes": list(parts.whole.classes)} for panel in shown],
+        **arms.facts(settings),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli import options
@@ -104,35 +104,26 @@ def parse_samples(value: str | None) -> tuple[int, int, int] | None:
     parts = value.split(",")
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts) or len(set(parts)) < 3:
         raise ValueError(f"--samples is {value!r}, expected three different indices such as 0,1,2")
-    one, two, three = map(int, parts)
-    return one, two, three
+    return int(parts[0]), int(parts[1]), int(parts[2])
 
 
 def _picture(
     inputs: Inputs, samples: tuple[int, int, int] | None, padding: float, max_cells: int, pixels: int
 ) -> Picture:
-    from widemargin._io.provenance import provenance
-    from widemargin.cli import plane_pictures
-    from widemargin.data import Samples
+    from widemargin.cli import arms, plane_pictures
 
-    origin, part = inputs.origin, inputs.samples
-    if not isinstance(part, Samples):
-        raise TypeError(f"--data is {origin['data']!r}, whose samples are not in memory, expected another data set")
+    origin, part = inputs.origin, inputs.in_memory()
     if not part.x.is_floating_point():
         raise TypeError(f"--data is {origin['data']!r}, whose inputs are {part.x.dtype}, expected floating point")
     with about("--samples"):
         chosen = plane_pictures.three(part, samples) if samples or tuple(part.x.shape[1:]) != (2,) else None
     with about("--model"):
-        panel = plane_pictures.panel(
-            inputs.network, part, inputs.data, chosen, padding=padding, max_cells=max_cells, pixels=pixels
-        )
-    settings = {key: value for key, value in origin.items() if value not in (None, [])}
-    origins = provenance(origin["device"])
-    return {
+        panel = plane_pictures.panel(inputs.network, part, inputs.data, chosen, padding, max_cells, pixels)
+    settings = {**origin, "samples": "the whole plane" if chosen is None else list(chosen)}
+    picture = {
         "title": f"{origin['model']} on {origin['data']}",
         "subtitle": f"the {origin['split']} set, in a plane of the inputs",
         "panels": [panel],
-        "settings": settings | {"samples": "the whole plane" if chosen is None else list(chosen)},
-        "versions": origins["versions"],
-        "hardware": origins["hardware"],
+        **arms.facts(settings, origin["device"]),
     }
+    return cast("Picture", picture)

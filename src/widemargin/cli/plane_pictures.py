@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from widemargin.report.picture_schema import Curve, Panel, Point
     from widemargin.report.schema import Json
 
+Three: TypeAlias = tuple[int, int, int]
+Box: TypeAlias = tuple[float, float, float, float]
+
 _SHOWN = 2000  # samples of a whole plane, at most
 
 
-def three(part: Samples, wanted: tuple[int, int, int] | None) -> tuple[int, int, int]:
+def three(part: Samples, wanted: Three | None) -> Three:
     """The indices of three samples: those wanted, or the first samples of three classes."""
     if wanted is None:
         labels = part.y.tolist()
         firsts = [labels.index(label) for label in dict.fromkeys(labels)][:3]
         rest = [index for index in range(len(labels)) if index not in firsts]
-        one, two, other = (firsts + rest)[:3]
-        return one, two, other
+        return cast("Three", tuple((firsts + rest)[:3]))
     for index in wanted:
         if index >= len(part):
             raise ValueError(f"sample {index} does not exist, expected indices below {len(part)}")
@@ -35,14 +37,7 @@ def three(part: Samples, wanted: tuple[int, int, int] | None) -> tuple[int, int,
 
 
 def panel(
-    network: nn.Module,
-    part: Samples,
-    data: Data[Any],
-    chosen: tuple[int, int, int] | None,
-    *,
-    padding: float,
-    max_cells: int,
-    pixels: int,
+    model: nn.Module, part: Samples, data: Data[Any], chosen: Three | None, padding: float, max_cells: int, pixels: int
 ) -> Panel:
     """The plane with its cells or as a raster, the samples in it and their exact distances to the boundary."""
     if chosen is None:
@@ -55,7 +50,7 @@ def panel(
     box = box_around(places, share=padding if chosen is not None else padding / 4, shape=1.0 if chosen else 0.8)
     shape = part.x.shape[1:]
     u, v = (side.reshape(shape) for side in frame)
-    piece = geometry.slice2d(network, origin.reshape(shape), u, v, box, max_cells=max_cells, pixels=pixels)
+    piece = geometry.slice2d(model, origin.reshape(shape), u, v, box, max_cells=max_cells, pixels=pixels)
     labels = part.y[picked]
     values: dict[str, Any] = {
         "title": "The whole plane" if chosen is None else f"Through samples {', '.join(map(str, chosen))}",
@@ -76,12 +71,7 @@ def panel(
 
 
 def points(
-    x: Tensor,
-    labels: Tensor,
-    *,
-    group: str = "",
-    margins: Tensor | None = None,
-    box: tuple[float, float, float, float] | None = None,
+    x: Tensor, labels: Tensor, *, group: str = "", margins: Tensor | None = None, box: Box | None = None
 ) -> list[Point]:
     """Samples of the plane, with their margins as notes; as far as the edge of `box`, they are lower bounds."""
     more: dict[str, Json] = {"group": group} if group else {}
@@ -115,7 +105,7 @@ def around(centre: Tensor, angles: Tensor, radii: Tensor, name: str) -> Curve:
     return {"name": name, "points": [*found, found[0]] if found else []}
 
 
-def box_around(x: Tensor, *, share: float = 0.12, shape: float = 1.7 / 2.2) -> tuple[float, float, float, float]:
+def box_around(x: Tensor, *, share: float = 0.12, shape: float = 1.7 / 2.2) -> Box:
     """A box around the points `[batch, 2]` with some space, `shape` times as high as it is wide."""
     (left, bottom), (right, top) = x.amin(dim=0).tolist(), x.amax(dim=0).tolist()
     wide = max(right - left, (top - bottom) / shape, 1e-9) * (1 + 2 * share)
@@ -151,7 +141,7 @@ def _caption(piece: geometry.Slice | geometry.Raster, slice_: bool) -> str:
     )
 
 
-def _edges(x: Tensor, box: tuple[float, float, float, float]) -> list[float]:
+def _edges(x: Tensor, box: Box) -> list[float]:
     """The distance of points from the nearest edge of `box`."""
     left, right, bottom, top = box
     return [min(p1 - left, right - p1, p2 - bottom, top - p2) for p1, p2 in x.tolist()]

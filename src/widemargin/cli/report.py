@@ -12,11 +12,7 @@ from widemargin.cli.options import Folder, Open, ResultsFolder
 from widemargin.cli.study import results_in
 
 
-def report(
-    results: ResultsFolder = Path("results"),
-    folder: Folder = Path("report"),
-    open_: Open = False,
-) -> None:
+def report(results: ResultsFolder = Path("results"), folder: Folder = Path("report"), open_: Open = False) -> None:
     """Write the scoreboard of the studies: reported values, measured values and verdicts.
 
     index.html has a row for every study; each study with a result has its own

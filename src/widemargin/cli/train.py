@@ -92,6 +92,7 @@ def train(
           --r 1.2 --theta 0.7 --as-printed --optimizer sgd --lr 0.01
     """
     from widemargin import norms
+    from widemargin.data import subset
     from widemargin.training import Devices, Measure, TensorBoard, TrainingStopped, fit
 
     if p is not None:
@@ -109,7 +110,10 @@ def train(
         check_installed("lightning_fabric", purpose="training")
     check_installed("pyarrow", purpose="writing margins.parquet")  # before the work, not after it
     inputs = load_inputs(model, data, set_, weights, seed, "test", data_root, device, folder, at)
-    samples = _training_samples(inputs, count, seed)
+    samples = inputs.data.train
+    if count is not None:
+        with about("--count"):
+            samples = subset(dataclasses.replace(inputs, samples=samples).in_memory(), count=count, seed=seed)
     make_folder(folder)
     start = time.monotonic()
     try:
@@ -173,19 +177,6 @@ def _optimizer(name: OptimizerName, lr: float | None, momentum: float | None) ->
         return registry.optimizer({"name": name, "lr": 0.001 if lr is None else lr})
     momentum = {"sgd": 0.9, "rmsprop": 0.0}[name] if momentum is None else momentum
     return registry.optimizer({"name": name, "lr": 0.01 if lr is None else lr, "momentum": momentum})
-
-
-def _training_samples(inputs: Inputs, count: int | None, seed: int) -> object:
-    """The training set, or `count` random samples of it."""
-    from widemargin.data import Samples, subset
-
-    samples = inputs.data.train
-    if count is None:
-        return samples
-    with about("--count"):
-        if not isinstance(samples, Samples):
-            raise TypeError(f"--data {inputs.origin['data']} is streamed, so no samples can be drawn from it")
-        return subset(samples, count=count, seed=seed)
 
 
 def _write(folder: Path, inputs: Inputs, result: Fit, margins: Measurement, title: str, seconds: float) -> list[Path]:
