@@ -51,7 +51,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "report/layers.py": "report/test_figures.py",
     "report/names.py": "report/test_tables.py",
     "report/picture.py": "report/test_planes.py",
-    "report/picture_schema.py": "report/test_planes.py",
     "report/schema.py": "report/test_check.py",
     "report/sections.py": "report/test_page.py",
     "report/study_charts.py": "report/test_studies.py",

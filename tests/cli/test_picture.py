@@ -13,7 +13,7 @@ from widemargin import models
 from widemargin.cli import paper_pictures, plane_pictures
 from widemargin.cli.picture import parse_samples
 from widemargin.data import Samples
-from widemargin.report.picture_schema import check_picture
+from widemargin.report.check import check_picture
 
 DIGITS = ("picture", "--model", "toy-mlp", "--data", "digits")
 

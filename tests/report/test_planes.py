@@ -8,7 +8,7 @@ import pytest
 
 from report.synthetic import picture
 from widemargin.report import figures, planes
-from widemargin.report.picture_schema import check_picture
+from widemargin.report.check import check_picture
 from widemargin.report.theme import FILLS, PALETTE
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>')

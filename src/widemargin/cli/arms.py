@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from widemargin.certify.bracket import Bracket
+    from widemargin.cli.inputs import Inputs
     from widemargin.margins import Measurement
     from widemargin.report.schema import ArmResult, Json
 
@@ -30,16 +31,10 @@ def arm(
     hardest: int = 12,
     **more: Json,
 ) -> ArmResult:
-    """One network of a page.
+    """One network of a page, with the `hardest` samples, those of smallest margin.
 
-    Args:
-        name: its name.
-        measured: its margins.
-        inputs: the measured inputs; images of one or three channels are shown.
-        bounds: the range of the inputs; by default each image is scaled to its own range.
-        classes: the names of the classes.
-        hardest: the number of samples of smallest margin to show.
-        more: other entries of `report.schema.ArmResult`, such as curve, history and note.
+    Images among the inputs, of one or three channels, are shown in the range `bounds`, by default in their own.
+    `more`: other entries of `report.schema.ArmResult`, such as curve, history and note.
     """
     place = next(iter(measured.margins))
     shown = []
@@ -51,6 +46,13 @@ def arm(
     values = {at: [plain(m) for m in margins.tolist()] for at, margins in measured.margins.items()}
     made = {"name": name, "samples": len(measured), "accuracy": measured.accuracy, "margins": values, "hardest": shown}
     return cast("ArmResult", made | more)
+
+
+def of_inputs(name: str, measured: Measurement, inputs: Inputs, **more: Json) -> ArmResult:
+    """One network of a page, with the images of its samples; a streamed data set has no tensor of all inputs."""
+    data = inputs.data
+    x = getattr(inputs.samples, "x", None)
+    return arm(name, measured, inputs=x, bounds=data.bounds, classes=data.classes, **more)
 
 
 def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, settings: Mapping[str, Json]) -> list[Path]:

@@ -11,7 +11,7 @@ from widemargin import __version__
 from widemargin.cli import options, tables
 from widemargin.cli.console import notice, out, text, wrote
 from widemargin.cli.errors import about
-from widemargin.cli.inputs import load_inputs, note_untrained
+from widemargin.cli.inputs import in_memory, load_inputs, note_untrained
 from widemargin.cli.options import Number, data_option, option
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def bounds(
         raise ValueError(f"--delta is {delta}, expected a probability between 0 and 1")
     cover = parse_covering(covering)
     inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder)
-    part = drawn(inputs.in_memory(), samples, seed)
+    part = drawn(in_memory(inputs.samples, data), samples, seed)
     note_untrained(model, weights)
     common = {"biases": biases, "batch_size": batch_size}
     odn = {"delta": delta, "cushion_form": cushions, "log_form": log, "probes": probes, "seed": seed, **common}
@@ -132,9 +132,7 @@ def chain_bounds(
         measured = margins.measure(network, part, batch_size=common["batch_size"], progress=False)
         right = measured.output > 0
         if not bool(right.any()):
-            raise ValueError(
-                "--margin and --r can't be taken from the data, where no sample is classified correctly: give both"
-            )
+            raise ValueError("--margin and --r are needed, as no sample is classified correctly")
         margin = _median(measured.output[right]) if margin is None else margin
         r = _median(measured.margins["input"][right]) if r is None else r
     with about("--margin"):

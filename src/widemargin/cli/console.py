@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -62,13 +62,20 @@ def share(value: float) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
-def table(title: str, *columns: str, right: Collection[str] = (), no_wrap: Collection[str] = ()) -> Table:
-    """An empty table in the common style, narrow enough for 80 columns; the columns `right` are aligned there.
+def table(
+    title: str,
+    *columns: str,
+    rows: Iterable[Sequence[object]] = (),
+    right: Collection[str] = (),
+    no_wrap: Collection[str] = (),
+) -> Table:
+    """A table in the common style, narrow enough for 80 columns; the columns `right` are aligned there.
 
     Columns without names have no header line.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(title=text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     made.show_header = any(columns)
@@ -76,6 +83,8 @@ def table(title: str, *columns: str, right: Collection[str] = (), no_wrap: Colle
         width = max(map(len, column.split("\n")))  # a name is never broken
         justify: Literal["left", "right"] = "right" if column in right else "left"
         made.add_column(column, justify=justify, no_wrap=column in no_wrap, overflow="fold", min_width=width)
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else text(cell) for cell in row))
     return made
 
 

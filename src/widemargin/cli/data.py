@@ -50,20 +50,20 @@ def data(
             found = load(name, root=data_root or SESSION.get().data_root)
         console.print(_one(found))
         return
-    rows = table("The data sets", "name", "description", "source", no_wrap=["name"])
-    for known, words in ABOUT.items():
-        rows.add_row(known, *map(text, words))
-    console.print(rows)
+    rows = [(known, *words) for known, words in ABOUT.items()]
+    console.print(table("The data sets", "name", "description", "source", rows=rows, no_wrap=["name"]))
     console.print(text("widemargin data NAME loads one and describes it."), soft_wrap=True)
 
 
 def _one(found: Data[Any]) -> Table:
-    rows = table(found.name, "", "")
-    for split, part in (("train", found.train), ("test", found.test)):
-        rows.add_row(split, f"{len(part):,} samples" if isinstance(part, Sized) else "a stream")
+    counts = [f"{len(part):,} samples" if isinstance(part, Sized) else "a stream" for part in (found.train, found.test)]
     x, _ = next(iter(found.test))
-    rows.add_row("input", text(f"{' × '.join(map(str, x.shape))}, {x.dtype}"))
-    rows.add_row("range", "none" if found.bounds is None else f"{found.bounds[0]:g} to {found.bounds[1]:g}")
     shown = ", ".join(found.classes[:10]) + (", …" if len(found.classes) > 10 else "")
-    rows.add_row("classes", text(f"{len(found.classes)}: {shown}"))
-    return rows
+    rows = {
+        "train": counts[0],
+        "test": counts[1],
+        "input": f"{' × '.join(map(str, x.shape))}, {x.dtype}",
+        "range": "none" if found.bounds is None else f"{found.bounds[0]:g} to {found.bounds[1]:g}",
+        "classes": f"{len(found.classes)}: {shown}",
+    }
+    return table(found.name, "", "", rows=rows.items())

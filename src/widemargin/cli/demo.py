@@ -64,9 +64,7 @@ def sizes_of(given: str) -> list[int]:
     counts = []
     for part in filter(None, (part.strip() for part in given.split(","))):
         if not part.isdecimal() or not SMALLEST <= int(part) <= LARGEST:
-            raise ValueError(
-                f"--sizes has {part!r}, expected numbers of images from {SMALLEST} to {LARGEST} such as 50,100,1000"
-            )
+            raise ValueError(f"--sizes has {part!r}, expected numbers from {SMALLEST} to {LARGEST} such as 50,100,1000")
         counts.append(int(part))
     return counts
 
@@ -84,7 +82,5 @@ def overview(result: Result) -> Table:
 
     found = tables.overview(result)
     heads = [_NARROW.get(head, head) for head in found.heads]
-    made = table(result["title"], "loss", *heads, right=heads, no_wrap=["loss", *heads])
-    for label, cells in found.rows:
-        made.add_row(text(label), *(text(cell.text, "bold" if cell.best else "") for cell in cells))
-    return made
+    rows = [(label, *(text(cell.text, "bold" if cell.best else "") for cell in cells)) for label, cells in found.rows]
+    return table(result["title"], "loss", *heads, rows=rows, right=heads, no_wrap=["loss", *heads])

@@ -30,14 +30,6 @@ class Inputs:
     device: torch.device
     origin: dict[str, Any]
 
-    def in_memory(self) -> Samples:
-        """The samples; raises where they are streamed."""
-        from widemargin.data import Samples
-
-        if isinstance(self.samples, Samples):
-            return self.samples
-        raise TypeError(f"--data is {self.origin['data']!r}, which is streamed, expected samples in memory")
-
 
 def load_inputs(
     model: str,
@@ -90,6 +82,15 @@ def find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(f"--device is {name!r}, which this machine can't use: {str(error).splitlines()[0]}") from error
     return chosen
+
+
+def in_memory(samples: object, data: str) -> Samples:
+    """The samples; raises where those of --data are streamed."""
+    from widemargin.data import Samples
+
+    if not isinstance(samples, Samples):
+        raise TypeError(f"--data is {data!r}, which is streamed, expected samples in memory")
+    return samples
 
 
 def note_untrained(model: str, weights: Path | None) -> None:

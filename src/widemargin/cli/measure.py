@@ -16,7 +16,6 @@ from widemargin.cli.options import margin_option, result_option
 
 if TYPE_CHECKING:
     from widemargin.certify.bracket import Bracket
-    from widemargin.margins import Measurement
 
 
 def measure(
@@ -83,9 +82,13 @@ def measure(
     result = dataclasses.replace(result, settings={**origin, **result.settings})
     written = [*result.write(folder)]  # before anything is printed: `| head` must not lose the results
     bounds = _bracket(inputs, bracket, p=p, batch_size=batch_size) if bracket else None
+    more = {}
     if bounds is not None:
         written.append(arms.write_bracket(folder / "bracket.parquet", bounds))
-    written += _write_page(folder, result, inputs, bounds)
+        more["bracket"] = arms.bracket(bounds)
+    arm = arms.of_inputs(model, result, inputs, hardest=24, **more)
+    subtitle = f"{len(result):,} samples of its {split} set"
+    written += arms.write_page(folder, arm, title=f"{model} on {data}", subtitle=subtitle, settings=result.settings)
     console = out()
     accuracy = f"{100 * result.accuracy:.2f} %"
     console.print(text(f"{model} on {data} ({split}): {len(result)} samples, accuracy {accuracy}", "bold"))
@@ -97,26 +100,6 @@ def measure(
     for line in str(bounds).splitlines() if bounds is not None else ():
         console.print(text(line))
     wrote(*written)
-
-
-def _write_page(folder: Path, result: Measurement, inputs: Inputs, bounds: Bracket | None) -> list[Path]:
-    origin = inputs.origin
-    arm = arms.arm(
-        origin["model"],
-        result,
-        inputs=getattr(inputs.samples, "x", None),  # a streamed data set has no tensor of all inputs
-        bounds=inputs.data.bounds,
-        classes=inputs.data.classes,
-        hardest=24,
-        **({} if bounds is None else {"bracket": arms.bracket(bounds)}),
-    )
-    return arms.write_page(
-        folder,
-        arm,
-        title=f"{origin['model']} on {origin['data']}",
-        subtitle=f"{len(result):,} samples of its {origin['split']} set",
-        settings=result.settings,
-    )
 
 
 def _bracket(inputs: Inputs, count: int, *, p: float, batch_size: int) -> Bracket:

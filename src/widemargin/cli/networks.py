@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +33,13 @@ def resolve(model: str, *, settings: Mapping[str, Json], weights: Path | None = 
     import torch
     from torch import nn
 
+    from widemargin import models
+
     if weights is not None and not weights.is_file():
         raise FileNotFoundError(f"--weights is {str(weights)!r}, which is not a file")
-    builder = imported(model) if ":" in model else zoo(model)
+    if ":" not in model and model not in models.names() and Path(model).exists():
+        raise ValueError(f"--model is {model!r}, a file: give the network's builder as module:function, or a name")
+    builder = imported(model) if ":" in model else partial(models.build, model)
     _check_settings(model, builder, settings)
     torch.manual_seed(seed)
     with about("--model"):
@@ -63,15 +68,6 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Json]:
     return settings
 
 
-def zoo(name: str) -> Callable[..., nn.Module]:
-    """The builder of the network `name`; it says which name is closest where there is no such network."""
-    from widemargin import models
-
-    if name not in models.names() and Path(name).exists():
-        raise ValueError(f"--model is {name!r}, a file: give the network's builder as module:function, or a name")
-    return lambda **settings: models.build(name, **settings)
-
-
 def imported(model: str) -> Callable[..., object]:
     """The function that `module:function` names, looked for in the current directory first."""
     module_name, _, function_name = model.partition(":")
@@ -84,16 +80,13 @@ def imported(model: str) -> Callable[..., object]:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise ImportError(f"--model is {model!r}, but {module_name} can't be imported: {error}") from error
-        raise ImportError(
-            f"--model is {model!r}, but there is no module {error.name!r}, here or among the installed packages"
-        ) from error
+        raise ImportError(f"--model is {model!r}, but no module {error.name!r} is here or installed") from error
     function = getattr(module, function_name, None)
     if function is None:
         raise ValueError(f"--model is {model!r}, but {module_name} has no {function_name!r}")
     if not callable(function) or (not inspect.isclass(function) and hasattr(function, "named_modules")):
-        raise TypeError(
-            f"--model is {model!r}, which is a {type(function).__name__}, expected a function that returns an nn.Module"
-        )
+        kind = type(function).__name__
+        raise TypeError(f"--model is {model!r}, which is a {kind}, expected a function that returns an nn.Module")
     return function
 
 
@@ -105,26 +98,22 @@ def load_weights(network: nn.Module, path: Path) -> None:
     try:
         stored: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
-        raise ValueError(
-            f"--weights is {str(path)!r}, which is no safetensors file ({error}); "
-            "write one with safetensors.torch.save_model(model, path)"
-        ) from error
+        advice = "write one with safetensors.torch.save_model(model, path)"
+        raise ValueError(f"--weights is {str(path)!r}, which is no safetensors file ({error}); {advice}") from error
     wanted = network.state_dict()
     for name in (name for name in wanted if name in stored):
-        if stored[name].shape != wanted[name].shape:
-            raise ValueError(
-                f"--weights has {name!r} of shape {list(stored[name].shape)}, but the network's is "
-                f"{list(wanted[name].shape)}: was it built with the same settings (--set)?"
-            )
+        there, here = list(stored[name].shape), list(wanted[name].shape)
+        if there != here:
+            raise ValueError(f"--weights has {name!r} of shape {there}, expected {here}: check the settings (--set)")
     # Tied weights are stored under one of their names only: load_model knows them.
     missing, unexpected = load_model(network, path, strict=False)
     lacks = f"lacks {_first(missing)} of the network" if missing else ""
     has = f"has {_first(unexpected)} that the network does not know" if unexpected else ""
     if lacks or has:
         raise ValueError(f"--weights {' and '.join(filter(None, (lacks, has)))}")
-    dtypes = {(stored[name].dtype, wanted[name].dtype) for name in wanted if name in stored}
-    for there, here in sorted((str(a), str(b)) for a, b in dtypes if a != b):
-        notice(f"--weights has numbers of {there}, which become {here} in the network")
+    dtypes = {(str(stored[name].dtype), str(wanted[name].dtype)) for name in wanted if name in stored}
+    for stored_as, kept_as in sorted((a, b) for a, b in dtypes if a != b):
+        notice(f"--weights has numbers of {stored_as}, which become {kept_as} in the network")
 
 
 def _first(names: Collection[str]) -> str:

@@ -65,9 +65,8 @@ Weights = Annotated[
 ]
 Seed = Annotated[int, running_option("Seed of random weights and random choices.", "N", min=0)]
 DataName = Annotated[str, DATA]
-DataRoot = Annotated[
-    Path | None, data_option("The folder of the data sets; by default $WIDEMARGIN_DATA.", "FOLDER", flag="--data-root")
-]
+DATA_ROOT = "The folder of the data sets; by default $WIDEMARGIN_DATA."
+DataRoot = Annotated[Path | None, data_option(DATA_ROOT, "FOLDER", flag="--data-root")]
 Split = Annotated[DataSplit, data_option("The samples to use: those of the test set or of the training set.")]
 At = Annotated[
     list[str] | None,

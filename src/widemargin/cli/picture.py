@@ -10,11 +10,11 @@ from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli import options
 from widemargin.cli.console import out, say, text, wrote
 from widemargin.cli.errors import about
-from widemargin.cli.inputs import Inputs, check_folder, load_inputs, make_folder, note_untrained
+from widemargin.cli.inputs import Inputs, check_folder, in_memory, load_inputs, make_folder, note_untrained
 from widemargin.cli.options import option
 
 if TYPE_CHECKING:
-    from widemargin.report.picture_schema import Picture
+    from widemargin.report.schema import Picture
 
 plane_option = partial(option, panel="Plane")
 
@@ -112,7 +112,7 @@ def _picture(
 ) -> Picture:
     from widemargin.cli import arms, plane_pictures
 
-    origin, part = inputs.origin, inputs.in_memory()
+    origin, part = inputs.origin, in_memory(inputs.samples, inputs.origin["data"])
     if not part.x.is_floating_point():
         raise TypeError(f"--data is {origin['data']!r}, whose inputs are {part.x.dtype}, expected floating point")
     with about("--samples"):

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from widemargin.data import Data, Samples
-    from widemargin.report.picture_schema import Curve, Panel, Point
-    from widemargin.report.schema import Json
+    from widemargin.report.schema import Curve, Json, Panel, Point
 
 Three: TypeAlias = tuple[int, int, int]
 Box: TypeAlias = tuple[float, float, float, float]

@@ -15,10 +15,8 @@ from widemargin.cli.options import SESSION, DataRoot, Device, Number, ResultsFol
 
 if TYPE_CHECKING:
     from rich.table import Table
-    from rich.text import Text
 
     from widemargin.report.schema import Json
-    from widemargin.studies.schema import Study
 
 app = typer.Typer(no_args_is_help=True, help="Rerun the papers' figures and tables, and compare.")
 
@@ -30,10 +28,9 @@ def list_() -> None:
     """List the studies, each with the figure or table of the paper that it reruns."""
     from widemargin.studies import catalog
 
-    rows = table("The studies", "id", "source", "what", "claims", right=["claims"], no_wrap=["id"])
-    for study in catalog.declared():
-        rows.add_row(study.id, text(study.source), text(study.title), str(len(study.claims)))
-    out().print(rows)
+    rows = [(study.id, study.source, study.title, len(study.claims)) for study in catalog.declared()]
+    columns = ("id", "source", "title", "claims")
+    out().print(table("The studies", *columns, rows=rows, right=["claims"], no_wrap=["id"]))
 
 
 def show(id: Id) -> None:
@@ -45,19 +42,22 @@ def show(id: Id) -> None:
     console = out()
     console.print(text(f"{study.id}: {study.title} ({study.source})", "bold"), soft_wrap=True)
     console.print(text(study.question), soft_wrap=True)
-    claims = table("Claims", "claim", "reported", "tolerance", right=["reported", "tolerance"])
+    claims = []
     for claim in study.claims:
         unit = " points" if claim.kind == "points" else ""
         numbers = ("order", "") if claim.reported is None else (f"{claim.reported:g}{unit}", f"± {claim.allowed:g}")
-        claims.add_row(text(claim.text), *numbers)
-    console.print(claims)
-    console.print(_arms(study))
-    columns = ("scale", "minutes", "seeds", "search", "what is cut")
-    scales = table("Scales", *columns, right=["minutes", "seeds"], no_wrap=["scale"])
-    for name, scale in study.scales.items():
-        search = f"{scale.cells} cells" if scale.cells > 1 else "none"
-        scales.add_row(name, f"{scale.minutes:g}", str(scale.seeds), search, text(scale.note))
-    console.print(scales)
+        claims.append((claim.text, *numbers))
+    numeric = ("reported", "tolerance")
+    console.print(table("Claims", "claim", *numeric, rows=claims, right=numeric))
+    searched = [[f"{key} {', '.join(map(str, values))}" for key, values in arm.search.items()] for arm in study.arms]
+    arms = [(arm.name, "; ".join(texts)) for arm, texts in zip(study.arms, searched, strict=True)]
+    console.print(table("Arms", "arm", "searched", rows=arms, no_wrap=["arm"]))
+    scales = [
+        (name, f"{scale.minutes:g}", scale.seeds, f"{scale.cells} cells" if scale.cells > 1 else "none", scale.note)
+        for name, scale in study.scales.items()
+    ]
+    columns = ("scale", "minutes", "seeds", "search", "what is reduced")
+    console.print(table("Scales", *columns, rows=scales, right=["minutes", "seeds"], no_wrap=["scale"]))
     for sentence in study.deviations:
         console.print(text(f"Not as the paper: {sentence}"), soft_wrap=True)
 
@@ -122,7 +122,8 @@ def run(
     for study in studies:
         left = None if minutes is None else max(0.0, minutes - (time.monotonic() - start) / 60)
         found = running.run(study, scale, folder=runs, context=context, seeds=seeds, engine=executor, minutes=left)
-        out().print(_claims(found))
+        title = f"{study.id}: {study.title}, {scale} scale, {found['trials']} trials"
+        out().print(table(title, *CELLS, rows=map(_cells, found["claims"])))
         if not found["complete"]:
             notice(f"{study.id} is not complete: the same command continues it")
         if results is None and scale == "smoke":
@@ -137,14 +138,11 @@ def run(
 
 def verdicts(results: ResultsFolder = Path("results")) -> None:
     """Show the verdicts: the papers' numbers and the measured ones, for every study."""
-    rows = table("Verdicts", "id", "claim", "paper", "ours", "verdict", no_wrap=["id", "paper"])
-    counts: Counter[str] = Counter()
-    for found in results_in(results):
-        for claim in found["claims"]:
-            counts[claim["verdict"]] += 1
-            rows.add_row(found["study"], *_cells(claim))
+    claims = [(found["study"], claim) for found in results_in(results) for claim in found["claims"]]
+    counts = Counter(claim["verdict"] for _, claim in claims)
+    rows = [(study, *_cells(claim)) for study, claim in claims]
     console = out()
-    console.print(rows)
+    console.print(table("Verdicts", "id", *CELLS, rows=rows, no_wrap=["id", "paper"]))
     console.print(text(", ".join(f"{count} {word}" for word, count in counts.items())), soft_wrap=True)
 
 
@@ -160,40 +158,25 @@ def results_in(folder: Path) -> list[dict[str, Json]]:
     return [result.read(path) if path.is_file() else result.not_run(study) for study, path in paths]
 
 
-def _claims(found: dict[str, Json]) -> Table:
-    title = f"{found['study']}: {found['title']}, {found['scale']} scale, {found['trials']} trials"
-    rows = table(title, "claim", "paper", "ours", "verdict")
-    for claim in found["claims"]:
-        rows.add_row(*_cells(claim))
-    return rows
+CELLS = ("claim", "paper", "ours", "verdict")
 
 
-def _cells(claim: dict[str, Json]) -> tuple[Text, str, str, Text]:
+def _cells(claim: dict[str, Json]) -> tuple[str, ...]:
     """The claim, the paper's number, the measured one and the verdict."""
     from widemargin.report.studies import ours, paper
 
-    return text(claim["text"]), paper(claim), ours(claim), text(claim["verdict"])
-
-
-def _arms(study: Study) -> Table:
-    rows = table("Arms", "arm", "searched", no_wrap=["arm"])
-    for arm in study.arms:
-        searched = "; ".join(f"{key} {', '.join(map(str, values))}" for key, values in arm.search.items())
-        rows.add_row(text(arm.name), text(searched))
-    return rows
+    return claim["text"], paper(claim), ours(claim), claim["verdict"]
 
 
 def _estimates(plans: list[Json], folder: Path) -> Table:
     from widemargin.studies.run import estimate
 
+    found = {plan.study.id: estimate(plan, folder) for plan in plans}
+    rows = [
+        (id, one.search, one.final, one.done, number(one.minutes) + ("" if one.measured else ", declared"))
+        for id, one in found.items()
+    ]
+    total = ("all", "", "", "", number(sum(one.minutes for one in found.values())))
     counts = ("search trials", "final trials", "done", "minutes")
-    rows = table(f"What is left at {plans[0].name} scale" if plans else "Nothing", "id", *counts, right=counts)
-    total = 0.0
-    for plan in plans:
-        found = estimate(plan, folder)
-        total += found.minutes
-        how = "" if found.measured else ", declared"
-        done = map(str, (found.search, found.final, found.done))
-        rows.add_row(plan.study.id, *done, f"{number(found.minutes)}{how}")
-    rows.add_row("all", "", "", "", number(total))
-    return rows
+    title = f"Trials left at {plans[0].name} scale" if plans else "No trials"
+    return table(title, "id", *counts, rows=[*rows, total], right=counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from widemargin.cli.console import number, share, table, text
@@ -29,7 +29,7 @@ def by_place(result: Measurement) -> Table:
 
 def by_class(result: Measurement, place: str, names: Sequence[str]) -> Table:
     """A row per class: the statistics of the distances at `place`."""
-    rows = [(label_of(label, names), d) for label, d in result.by_class(place).items()]
+    rows = ((label_of(label, names), d) for label, d in result.by_class(place).items())
     return _statistics(f"{_distance(result)} at {place}, class by class", "class", rows)
 
 
@@ -37,39 +37,38 @@ def hardest(result: Measurement, count: int, names: Sequence[str]) -> Table:
     """The samples of smallest margin at the first place, smallest first; `index` is the row of margins.parquet."""
     place = next(iter(result.margins))
     columns = ("index", "label", "prediction", "margin")
-    made = table(f"Smallest {_distance(result)} at {place}", *columns, right=columns)
-    for index in result.hardest(count, place).tolist():
-        label, prediction = (label_of(column[index].item(), names) for column in (result.labels, result.predictions))
-        made.add_row(str(index), text(label), text(prediction), number(result.margins[place][index].item()))
-    return made
+    rows = [
+        (i, *(label_of(column[i].item(), names) for column in (result.labels, result.predictions)), number(margin))
+        for i in result.hardest(count, place).tolist()
+        for margin in [result.margins[place][i].item()]
+    ]
+    return table(f"Smallest {_distance(result)} at {place}", *columns, rows=rows, right=columns)
 
 
-def bound_values(rows: Mapping[str, Bound]) -> Table:
+def bound_values(bounds: Mapping[str, Bound]) -> Table:
     """A row per bound: its value, whether it bounds anything, and the assumptions that the data violate."""
     title = "Bounds of the error, each with constant 1 where the paper has an unknown one"
     columns = ("bound", "value", "says", "assumptions that do not hold")
-    made = table(title, *columns, right=["value"], no_wrap=columns[:3])
-    for name, bound in rows.items():
+    rows = []
+    for name, bound in bounds.items():
         broken = "; ".join(f"{a.text} ({a.found})" for a in bound.broken)
         says = "vacuous" if bound.vacuous else "no bound" if bound.broken else "a bound"
-        made.add_row(text(name), number(bound.value), says, text(broken or "–"))
-    return made
+        rows.append((name, number(bound.value), says, broken or "–"))
+    return table(title, *columns, rows=rows, right=["value"], no_wrap=columns[:3])
 
 
-def distances(rows: Mapping[str, Mapping[str, float]]) -> Table:
+def distances(kinds: Mapping[str, Mapping[str, float]]) -> Table:
     """A row per certificate or estimate of the distance to the boundary; misclassified samples count as 0."""
     columns = ("min", "median", "max", "above 0")
-    made = table("Distance of the samples to the boundary (sokolic, Theorem 5)", "kind", *columns, right=columns)
-    for kind, values in rows.items():
-        *statistics, positive = values.values()
-        made.add_row(text(kind), *map(number, statistics), share(positive))
-    return made
+    rows = [(kind, *(number(d[key]) for key in columns[:3]), share(d["above 0"])) for kind, d in kinds.items()]
+    title = "Distance of the samples to the boundary (sokolic, Theorem 5)"
+    return table(title, "kind", *columns, rows=rows, right=columns, no_wrap=columns)
 
 
-def terms(rows: Mapping[str, Bound]) -> Table:
+def terms(bounds: Mapping[str, Bound]) -> Table:
     """A row per term of each bound."""
     made = table("Terms", "bound", "term", "value", right=["value"], no_wrap=["bound", "value"])
-    for name, bound in rows.items():
+    for name, bound in bounds.items():
         for term, value in bound.terms.items():
             made.add_row(text(name), text(term), str(value) if isinstance(value, int) else number(value))
         made.rows[-1].end_section = True
@@ -89,14 +88,16 @@ def norm(p: float) -> str:
     return "l_inf" if math.isinf(p) else f"l_{p:g}"
 
 
-def _statistics(title: str, what: str, rows: Sequence[tuple[str, Distribution]]) -> Table:
-    without = any(d.invalid for _, d in rows)
+def _statistics(title: str, what: str, found: Iterable[tuple[str, Distribution]]) -> Table:
+    found = list(found)
+    without = any(d.invalid for _, d in found)
     columns = ("mean", "std", "mean/std", "min", "median", "negative", *["NaN"] * without)
-    made = table(title, what, *columns, right=columns, no_wrap=columns)
-    for name, d in rows:
-        numbers = (d.mean, d.std, d.ratio, d.minimum, d.quantile(0.5))
-        made.add_row(text(name), *map(number, numbers), share(d.share_negative), *[str(d.invalid)] * without)
-    return made
+    rows = [
+        (name, *map(number, (d.mean, d.std, d.ratio, d.minimum, d.quantile(0.5))), share(d.share_negative), d.invalid)
+        for name, d in found
+    ]
+    shown = [row[: 1 + len(columns)] for row in rows]
+    return table(title, what, *columns, rows=shown, right=columns, no_wrap=columns)
 
 
 def _distance(result: Measurement) -> str:

@@ -16,7 +16,7 @@ from widemargin._io.optional import check_installed, is_installed
 from widemargin.cli import arms, options, tables
 from widemargin.cli.console import complain, out, text, wrote
 from widemargin.cli.errors import about
-from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, parse_classes
+from widemargin.cli.inputs import Inputs, in_memory, load_inputs, make_folder, measure_margins, parse_classes
 from widemargin.cli.options import Number, data_option, option, result_option
 from widemargin.registry import LossName, OptimizerName, ScheduleName
 
@@ -36,7 +36,7 @@ def train(
     data: options.DataName,
     loss: Annotated[
         LossName,
-        loss_option("The loss: large-margin is that of elsayed; odn has a band of margins, odn-hinge a bound."),
+        loss_option("cross-entropy, hinge, soft-hinge, large-margin (elsayed), odn, odn-hinge or target.", "NAME"),
     ] = "large-margin",
     set_: options.Set = None,
     weights: options.Weights = None,
@@ -100,8 +100,7 @@ def train(
             norms.check_p(p)
     places = tuple(at) if at else None
     given: dict[str, Json] = {"gamma": gamma, "r": r, "theta": theta, "mu": mu, "alpha": alpha, "at": places, "p": p}
-    given["classes"] = None if classes is None else parse_classes(classes)
-    given["cross_entropy"] = add_cross_entropy
+    given |= {"classes": None if classes is None else parse_classes(classes), "cross_entropy": add_cross_entropy}
     minimised = _loss(loss, given, as_printed=as_printed)
     weighted = {"jacobian": jacobian, "weight-decay": weight_decay}
     regularizers = registry.regularizers([{"name": name, "weight": weight} for name, weight in weighted.items()])
@@ -113,7 +112,7 @@ def train(
     samples = inputs.data.train
     if count is not None:
         with about("--count"):
-            samples = subset(dataclasses.replace(inputs, samples=samples).in_memory(), count=count, seed=seed)
+            samples = subset(in_memory(samples, data), count=count, seed=seed)
     make_folder(folder)
     start = time.monotonic()
     try:
@@ -143,9 +142,8 @@ def train(
         **{"schedule": schedule, "epochs": epochs, "batch_size": batch_size, "seed": seed},
         "widemargin": __version__,
     }
-    norm = getattr(minimised, "p", 2.0) if p is None else p
-    at_places = places or getattr(minimised, "at", None)
-    margins = measure_margins(inputs.network, inputs.samples, at=at_places, p=norm, batch_size=256)
+    where = {"at": places or getattr(minimised, "at", None), "p": getattr(minimised, "p", 2.0) if p is None else p}
+    margins = measure_margins(inputs.network, inputs.samples, **where, batch_size=256)
     margins = dataclasses.replace(margins, settings={**origin, **margins.settings})
     title = f"{model} on {data}, {loss}"
     written = _write(folder, inputs, result, margins, title, round(time.monotonic() - start, 1))
@@ -171,12 +169,10 @@ def _loss(name: LossName, options: Mapping[str, Json], *, as_printed: bool) -> L
 
 
 def _optimizer(name: OptimizerName, lr: float | None, momentum: float | None) -> MakesOptimizer:
-    if name == "adam":
-        if momentum is not None:
-            raise ValueError("--momentum is not for --optimizer adam, but for sgd and rmsprop")
-        return registry.optimizer({"name": name, "lr": 0.001 if lr is None else lr})
-    momentum = {"sgd": 0.9, "rmsprop": 0.0}[name] if momentum is None else momentum
-    return registry.optimizer({"name": name, "lr": 0.01 if lr is None else lr, "momentum": momentum})
+    usual = {"lr": 0.01, "momentum": 0.9} if name == "sgd" else {}
+    given = {key: value for key, value in (("lr", lr), ("momentum", momentum)) if value is not None}
+    with about("--optimizer"):
+        return registry.optimizer({"name": name, **usual, **given})
 
 
 def _write(folder: Path, inputs: Inputs, result: Fit, margins: Measurement, title: str, seconds: float) -> list[Path]:
@@ -186,16 +182,9 @@ def _write(folder: Path, inputs: Inputs, result: Fit, margins: Measurement, titl
     from widemargin._io.files import write_whole
 
     settings = margins.settings
-    arm = arms.arm(
-        title.rpartition(", ")[2],
-        margins,
-        inputs=getattr(inputs.samples, "x", None),
-        bounds=inputs.data.bounds,
-        classes=inputs.data.classes,
-        note=" + ".join((settings["loss"], *settings["regularizers"])),
-        history=arms.history(result.history.rows),
-        seconds=seconds,
-    )
+    note = " + ".join((settings["loss"], *settings["regularizers"]))
+    more = {"note": note, "history": arms.history(result.history.rows), "seconds": seconds}
+    arm = arms.of_inputs(title.rpartition(", ")[2], margins, inputs, **more)
     counts = f"{settings['training samples']} samples to train on, {len(margins):,} to test on"
     return [
         write_whole(folder / "weights.safetensors", lambda path: save_model(inputs.network, str(path))),

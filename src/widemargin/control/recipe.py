@@ -162,9 +162,7 @@ class _RecipeRun:
 def _targets(target: float | int | Sequence[float | int] | Tensor, x: Tensor) -> Tensor:
     alpha = torch.as_tensor(target, dtype=torch.float64)
     if alpha.ndim > 1 or (alpha.ndim == 1 and len(alpha) != len(x)):
-        raise ValueError(
-            f"target has shape {list(alpha.shape)}, expected one number, or one for each of {len(x)} points"
-        )
+        raise ValueError(f"target has shape {list(alpha.shape)}, expected one number, or {len(x)}: one per point")
     alpha = alpha.to(x.device, x.dtype).expand(len(x)).contiguous()
     bad = (~(torch.isfinite(alpha) & (alpha != 0))).nonzero()
     if len(bad):
@@ -179,10 +177,8 @@ def _check_network(model: nn.Module) -> None:
     list(weights(model))  # raises for BatchNorm and other layers without a norm here, biases, and no layer at all
     for name, module in unwrap(model).named_modules():
         if isinstance(module, _DropoutNd) and module.p > 0:
-            raise ValueError(
-                f"layer {name!r} is a {type(module).__name__} with p={module.p}, which draws another network at every "
-                "step: set p=0"
-            )
+            kind = type(module).__name__
+            raise ValueError(f"layer {name!r} is a {kind} with p={module.p}, which is random, expected p=0")
 
 
 def _check_norms(model: nn.Module) -> None:

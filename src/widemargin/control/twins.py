@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,8 +24,8 @@ from widemargin.modules import scores_of
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
 from widemargin.training.schedules import Constant, Schedule
 
-_BYTES_AT_ONCE = {"cpu": 1 << 27}
-_BYTES_ELSEWHERE = 1 << 33
+Sampled: TypeAlias = tuple[list[nn.Module], Tensor, int, int]
+"""Networks, their outputs, the number of draws, and of networks with all labels right."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,9 +132,9 @@ def rejection_twins(
         shape = scores_of(base(points.x)).shape
     if shape.numel() != len(points):
         raise ValueError(f"builder gives networks with outputs {list(shape)}, expected one output for each sample")
-    found = _sample(base, names, points, pairs=pairs, seed=seed, most=most_draws)
+    sampled, outputs, drawn, classified = _sample(base, names, points, pairs=pairs, seed=seed, most=most_draws)
     fresh = population.build(builder, [_seed(seed, number) for number in range(pairs)])
-    alphas = found.outputs * points.y  # = |f(x_i)|, as all signs are right
+    alphas = outputs * points.y  # = |f(x_i)|, as all signs are right
     trained = population.fit(
         [network.to(where) for network in fresh],
         points,
@@ -145,38 +146,33 @@ def rejection_twins(
         until=until,
         progress=progress,
     )
+    with torch.no_grad():
+        trained_outputs = [scores_of(network.eval()(points.x)).reshape(-1) for network in trained.networks]
     return Twins(
-        sampled=found.networks,
+        sampled=sampled,
         trained=trained.networks,
-        sampled_outputs=found.outputs,
-        trained_outputs=torch.stack([_outputs(network, points.x) for network in trained.networks]),
-        drawn=found.drawn,
-        classified=found.classified,
-        flipped=pairs - found.classified,
+        sampled_outputs=outputs,
+        trained_outputs=torch.stack(trained_outputs),
+        drawn=drawn,
+        classified=classified,
+        flipped=pairs - classified,
         steps=trained.steps,
         losses=trained.losses,
         until=until,
-        sampled_accuracies=None if test is None else accuracies(found.networks, test),
+        sampled_accuracies=None if test is None else accuracies(sampled, test),
         trained_accuracies=None if test is None else accuracies(trained.networks, test),
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Sampled:
-    networks: list[nn.Module]
-    outputs: Tensor
-    drawn: int
-    classified: int
-
-
 @torch.no_grad()
-def _sample(base: nn.Module, names: list[str], points: Samples, *, pairs: int, seed: int, most: int) -> _Sampled:
+def _sample(base: nn.Module, names: list[str], points: Samples, *, pairs: int, seed: int, most: int) -> Sampled:
     """Draw many networks at once and keep those that classify all points, in the order they were drawn."""
     tensors = dict(base.named_parameters())
     like = tensors[names[0]]
     numbers = torch.Generator(device=like.device).manual_seed(_seed(seed, -1))
     size = sum(tensors[name].numel() for name in names) * like.element_size()
-    at_once = max(1, min(4096, _BYTES_AT_ONCE.get(like.device.type, _BYTES_ELSEWHERE) // size))
+    bytes_at_once = 1 << (27 if like.device.type == "cpu" else 33)
+    at_once = max(1, min(4096, bytes_at_once // size))
     networks: list[nn.Module] = []
     outputs: list[Tensor] = []
     drawn = classified = 0
@@ -205,7 +201,7 @@ def _sample(base: nn.Module, names: list[str], points: Samples, *, pairs: int, s
                 break
         else:
             drawn += count
-    return _Sampled(networks=networks, outputs=torch.stack(outputs), drawn=drawn, classified=classified)
+    return networks, torch.stack(outputs), drawn, classified
 
 
 def _drawn(like: Tensor, count: int, numbers: torch.Generator) -> Tensor:
@@ -220,12 +216,6 @@ def _weight_names(network: nn.Module) -> list[str]:
     check_module(network, "the result of builder")
     # `weights` raises for biases, BatchNorm and other layers with parameters of their own.
     return [f"{layer}.weight" if layer else "weight" for layer, _ in weights(network)]
-
-
-def _outputs(network: nn.Module, x: Tensor) -> Tensor:
-    network.eval()
-    with torch.no_grad():
-        return scores_of(network(x)).reshape(-1)
 
 
 def _seed(seed: int, number: int) -> int:

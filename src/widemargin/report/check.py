@@ -10,7 +10,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
-from widemargin.report.schema import PNG, Bracketed, Density, Json, Length, Limits, Moment, Result
+from widemargin.report.schema import PNG, Bracketed, Density, Json, Length, Limits, Moment, Picture, Result
 
 
 class SchemaError(ValueError):
@@ -42,6 +42,26 @@ def check_type(value: Json, kind: object, name: str) -> None:
     """Raise a `ValueError` with the path, below `name`, of the first entry of `value` that does not fit `kind`."""
     with _below(name):
         _check(value, kind)
+
+
+def check_picture(picture: Json) -> Picture:
+    """Return `picture`; raise a `ValueError` that names the first entry that does not fit `Picture`."""
+    check_type(picture, Picture, "picture")
+    if not picture["panels"]:
+        raise SchemaError("is empty, expected at least one panel", "picture.panels")
+    for i, panel in enumerate(picture["panels"]):
+        path = f"picture.panels[{i}]"
+        left, right, bottom, top = panel["box"]
+        if not (left < right and bottom < top):
+            raise SchemaError(f"is {panel['box']}, expected [left, right, bottom, top]", f"{path}.box")
+        labels = [(f"{path}.runs[{k}][4]", run[4]) for k, run in enumerate(panel.get("runs", []))]
+        for name in ("parts", "points"):
+            labels += [(f"{path}.{name}[{k}].label", entry["label"]) for k, entry in enumerate(panel.get(name, []))]
+        classes = len(panel["classes"])
+        for where, label in labels:
+            if label not in range(classes):
+                raise SchemaError(f"is {label!r}, expected an index of its {classes} classes", where)
+    return cast(Picture, picture)
 
 
 @contextmanager

@@ -128,8 +128,7 @@ def save(
 
 def svg(chart: alt.TopLevelMixin, mode: Mode) -> bytes:
     """The SVG of `chart`, in UTF-8."""
-    content: bytes = _converted("svg", chart, mode).encode()
-    return content
+    return _converted("svg", chart, mode).encode()
 
 
 def _converted(form: Literal["svg", "png"], chart: alt.TopLevelMixin, mode: Mode, **more: float | int) -> Json:

@@ -12,12 +12,10 @@ from widemargin.report.statistics import places, statistics
 def headline(result: Result) -> list[str]:
     """The sentences, in which the first arm is the baseline. Empty if nothing can be compared."""
     arms = result["arms"]
-    if len(arms) == 1:
-        return [sentence(told) for told in (_single(result),) if told]
     means = _means(arms)
     best = _best(means) if len(means) > 1 else None  # called "it" after the first sentence
-    told = [_margins(means), _accuracy(arms, best), _attacked(result, best)]
-    return [sentence(one) for one in told if one]
+    several = [_margins(means), _accuracy(arms, best), _attacked(result, best)]
+    return [sentence(one) for one in ([_single(result)] if len(arms) == 1 else several) if one]
 
 
 def _single(result: Result) -> str:

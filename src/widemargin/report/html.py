@@ -24,7 +24,7 @@ def render(name: str, *, scripts: tuple[str, ...] = (), **values: object) -> str
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    text: str = environment.get_template(name).render(
+    return environment.get_template(name).render(
         policy=_policy(scripts),
         light=css_colors("light"),
         dark=css_colors("dark"),
@@ -34,7 +34,6 @@ def render(name: str, *, scripts: tuple[str, ...] = (), **values: object) -> str
         version=__version__,
         **values,
     )
-    return text
 
 
 def template(name: str) -> str:

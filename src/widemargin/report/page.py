@@ -83,17 +83,10 @@ def _charts(parts: list[Section], legend: bool) -> dict[str, Json]:
 def _gallery(position: int, arm: ArmResult) -> dict[str, Json]:
     items = []
     for hard in arm["hardest"]:
-        image = hard.get("image")
-        items.append(
-            {
-                "source": image if image is None or isinstance(image, str) else png.data_uri(image),
-                "index": hard["index"],
-                "label": str(hard["label"]),
-                "prediction": str(hard["prediction"]),
-                "right": str(hard["label"]) == str(hard["prediction"]),
-                "margin": number(hard["margin"]),
-            }
-        )
+        image, label, prediction = hard.get("image"), str(hard["label"]), str(hard["prediction"])
+        source = image if image is None or isinstance(image, str) else png.data_uri(image)
+        shown = {"source": source, "label": label, "prediction": prediction, "right": label == prediction}
+        items.append({**shown, "index": hard["index"], "margin": number(hard["margin"])})
     return {"label": label_of(arm), "color": _color(position), "items": items}
 
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from widemargin.report import html, tables
+from widemargin.report.check import check_picture
 from widemargin.report.page import assemble, facts
-from widemargin.report.picture_schema import Panel, check_picture
 from widemargin.report.planes import chart
-from widemargin.report.schema import Json
+from widemargin.report.schema import Json, Panel
 from widemargin.report.sections import Card, Section
 
 HINT = "Drag to move a picture, scale it with Ctrl and the wheel, double-click to reset it."
 
 
 def write(path: str | os.PathLike[str], picture: Mapping[str, Json]) -> Path:
-    """Write the page of `picture` (see `picture_schema`) to `path`, completely or not at all."""
+    """Write the page of `picture` (see `schema`) to `path`, completely or not at all."""
     return html.write(path, render(picture))
 
 

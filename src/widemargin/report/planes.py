@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from widemargin.report import alt
+from widemargin.report.check import check_picture
 from widemargin.report.layers import PAN, ZOOM, ChartRow, Tips, cycled, digits, inline, tips
-from widemargin.report.picture_schema import Panel, check_picture
-from widemargin.report.schema import Json
+from widemargin.report.schema import Json, Panel
 
 WIDTH = 440  # of a panel; its height follows its box
 LINE: dict[str, Json] = {"detail": "line:N", "order": "step:Q"}  # rows of `_steps` as lines

@@ -26,12 +26,8 @@ def encode(image: Image) -> bytes:
     # Each row begins with the number of its filter; 0 is none.
     rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * channels)], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, _RGB if channels == 3 else _GRAY, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + _chunk(b"IHDR", header)
-        + _chunk(b"IDAT", zlib.compress(rows.tobytes(), 9))
-        + _chunk(b"IEND", b"")
-    )
+    chunks = {b"IHDR": header, b"IDAT": zlib.compress(rows.tobytes(), 9), b"IEND": b""}
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in chunks.items())
 
 
 def data_uri(image: Image) -> str:
@@ -43,9 +39,7 @@ def _pixels(image: Image) -> UInt8[np.ndarray, "h w c"]:
     try:
         values = np.asarray(image, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"image is not an array of numbers, expected [h, w], [1, h, w] or [3, h, w]: {error}"
-        ) from error
+        raise ValueError(f"image is not an array of numbers: {error}") from error
     if values.ndim == 2:
         values = values[None]
     if values.ndim != 3 or values.shape[0] not in (1, 3) or values.size == 0:

@@ -1,4 +1,4 @@
-"""Schema of the results that the report reads: plain values, as JSON has them.
+"""Schema of the results and of the pictures of planes that the report reads: plain values, as JSON has them.
 
 A result has one arm per network. Only the title and the arms are required, and a page shows only the entries given. The
 demo writes several arms, `widemargin train` and `widemargin measure` one.
@@ -140,6 +140,68 @@ class Result(TypedDict):
     subtitle: NotRequired[str]
     norm: NotRequired[str]
     attack: NotRequired[AttackInfo]
+    settings: NotRequired[dict[str, Json]]
+    versions: NotRequired[dict[str, Json]]
+    hardware: NotRequired[dict[str, Json]]
+
+
+Pair: TypeAlias = Annotated[list[float], Length(2)]
+Four: TypeAlias = Annotated[list[float], Length(4)]
+
+
+class Part(TypedDict):
+    """A convex polygon of one class. `slope`: the largest singular value of the network's Jacobian there."""
+
+    corners: list[Pair]
+    label: int
+    slope: NotRequired[float]
+
+
+class Point(TypedDict):
+    """A sample. `group` names its kind, the first kind is drawn larger; `image` is a PNG as a data URI."""
+
+    x: float
+    y: float
+    label: int
+    group: NotRequired[str]
+    note: NotRequired[str]
+    image: NotRequired[Annotated[str, PNG]]
+
+
+class Curve(TypedDict):
+    """A line through points; curves of one name share a colour and a dash."""
+
+    name: str
+    points: list[Pair]
+
+
+class Panel(TypedDict):
+    """A plane. `box` is (left, right, bottom, top); labels are indices into `classes`.
+
+    Regions are either `parts`, polygons with outlines where `outlines` is true, or `runs`, rows of a raster as (left,
+    right, bottom, top, label). `boundary` holds segments (x, y, x, y), `ellipses` closed lines.
+    """
+
+    title: str
+    text: str
+    box: Four
+    classes: list[str]
+    axes: NotRequired[list[str]]
+    outlines: NotRequired[bool]
+    parts: NotRequired[list[Part]]
+    runs: NotRequired[list[Annotated[list[float], Length(5)]]]
+    boundary: NotRequired[list[Four]]
+    ellipses: NotRequired[list[list[Pair]]]
+    points: NotRequired[list[Point]]
+    curves: NotRequired[list[Curve]]
+
+
+class Picture(TypedDict):
+    """Panels with a title, and their settings, versions and hardware."""
+
+    title: str
+    subtitle: str
+    panels: list[Panel]
     settings: NotRequired[dict[str, Json]]
     versions: NotRequired[dict[str, Json]]
     hardware: NotRequired[dict[str, Json]]

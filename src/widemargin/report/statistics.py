@@ -38,24 +38,16 @@ class Statistics:
 def statistics(margins: Margins) -> Statistics:
     """The statistics of `margins`; None, a sample without a margin, is excluded and counted."""
     if isinstance(margins, dict):
-        return Statistics(
-            count=margins["count"],
-            invalid=0,
-            mean=float(margins["mean"]),
-            std=float(margins["std"]),
-            share_negative=float(margins["share_negative"]),
-            quantiles={},
-        )
+        mean, std, negative = float(margins["mean"]), float(margins["std"]), float(margins["share_negative"])
+        return Statistics(count=margins["count"], invalid=0, mean=mean, std=std, share_negative=negative, quantiles={})
     values = _values(margins)
-    some = len(values) > 0
-    return Statistics(
-        count=len(margins),
-        invalid=len(margins) - len(values),
-        mean=float(values.mean()) if some else math.nan,
-        std=float(values.std()) if some else math.nan,
-        share_negative=float((values < 0).mean()) if some else math.nan,
-        quantiles={q: float(np.quantile(values, q)) for q in QUANTILES} if some else {},
-    )
+    counts = {"count": len(margins), "invalid": len(margins) - len(values)}
+    if not len(values):
+        return Statistics(**counts, mean=math.nan, std=math.nan, share_negative=math.nan, quantiles={})
+    quantiles = {q: float(np.quantile(values, q)) for q in QUANTILES}
+    negative = float((values < 0).mean())
+    mean, std = float(values.mean()), float(values.std())
+    return Statistics(**counts, mean=mean, std=std, share_negative=negative, quantiles=quantiles)
 
 
 def density(margins: Margins) -> list[tuple[float, float]]:
