@@ -31,7 +31,6 @@ def bounds(
     data: options.DataName,
     set_: options.Set = None,
     weights: options.Weights = None,
-    seed: options.Seed = 0,
     split: options.Split = "train",
     samples: Annotated[int, data_option("Use at most N samples, drawn at random.", "N", min=2)] = 500,
     data_root: options.DataRoot = None,
@@ -66,6 +65,7 @@ def bounds(
     biases: Annotated[
         Literal["ignore", "refuse"], theorem_option("The theorems have no biases: leave them out, or refuse them.")
     ] = "ignore",
+    seed: options.Seed = 0,
     batch_size: options.BatchSize = 256,
     device: options.Device = "auto",
     folder: options.Folder = Path("runs/bounds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -109,11 +110,8 @@ def _bracket(inputs: Inputs, count: int, *, p: float, batch_size: int) -> Bracke
     from widemargin.certify.bracket import bracket
     from widemargin.data import batches
 
-    parts = []
-    for x, y in batches(inputs.samples, batch_size=min(count, batch_size)):
-        parts.append((x, y))
-        if sum(len(labels) for _, labels in parts) >= count:
-            break
+    size = min(count, batch_size)
+    parts = itertools.islice(batches(inputs.samples, batch_size=size), -(-count // size))
     x, y = (torch.cat(columns)[:count] for columns in zip(*parts, strict=True))
     with about("--bracket"):
         return bracket(inputs.network, x, y, p, batch_size=batch_size)

@@ -80,7 +80,7 @@ def imported(model: str) -> Callable[..., object]:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise ImportError(f"--model is {model!r}, but {module_name} can't be imported: {error}") from error
-        raise ImportError(f"--model is {model!r}, but no module {error.name!r} is here or installed") from error
+        raise ImportError(f"--model is {model!r}, but there is no module {error.name!r} here or installed") from error
     function = getattr(module, function_name, None)
     if function is None:
         raise ValueError(f"--model is {model!r}, but {module_name} has no {function_name!r}")

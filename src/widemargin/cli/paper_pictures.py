@@ -63,18 +63,16 @@ def elsayed(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
         margins, others = (_signed(network, part.x, part.y) for part in (train, test))
         trained, accuracy = (float((found > 0).double().mean()) for found in (margins, others))
         told(f"{name}: {100 * accuracy:.2f} % of the test samples, smallest margin {float(margins.min()):.3g}")
-        panel: Panel = {
-            "title": f"{name}: {100 * accuracy:.1f} % of the test samples right",
-            "text": f"Exact distance of the {len(train.x)} training samples (large dots, {100 * trained:.0f} % right) "
+        text = (
+            f"Exact distance of the {len(train.x)} training samples (large dots, {100 * trained:.0f} % right) "
             f"to the boundary: smallest {float(margins.min()):.3g}, mean {float(margins.mean()):.3g}; of the "
-            f"{len(test)} test samples (small dots): mean {float(others.mean()):.3g}.",
-            "points": [
-                *plane_pictures.points(train.x, train.y, group="training", margins=margins),
-                *plane_pictures.points(test.x, test.y, group="test", margins=others),
-            ],
-            **geometry.plain(planes.sliced(network, BOX), cells=False),
-        }
-        shown.append(panel)
+            f"{len(test)} test samples (small dots): mean {float(others.mean()):.3g}."
+        )
+        points = plane_pictures.points(train.x, train.y, group="training", margins=margins)
+        points += plane_pictures.points(test.x, test.y, group="test", margins=others)
+        title = f"{name}: {100 * accuracy:.1f} % of the test samples right"
+        regions = geometry.plain(planes.sliced(network, BOX), cells=False)
+        shown.append({"title": title, "text": text, "points": points, **regions})
     return _picture(study, shown, parts, used)
 
 

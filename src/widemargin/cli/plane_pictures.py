@@ -50,23 +50,16 @@ def panel(
     shape = part.x.shape[1:]
     u, v = (side.reshape(shape) for side in frame)
     piece = geometry.slice2d(model, origin.reshape(shape), u, v, box, max_cells=max_cells, pixels=pixels)
-    labels = part.y[picked]
-    values: dict[str, Any] = {
-        "title": "The whole plane" if chosen is None else f"Through samples {', '.join(map(str, chosen))}",
-        "text": _caption(piece, chosen is not None),
-        "classes": list(data.classes),
-        "outlines": True,
-        "points": points(places, labels),
-        **geometry.plain(piece),
-    }
-    made = cast("Panel", values)
+    labels, margins = part.y[picked], None
     if isinstance(piece, geometry.Slice):
         margins = geometry.exact_margin(piece, places.to(piece.maps.device), labels, signed=True, outside="edge")
-        made["points"] = points(places, labels, margins=margins, box=box)
+    shown = points(places, labels, margins=margins, box=box)
     if chosen is not None and data.bounds is not None:
-        for point, x in zip(made["points"], part.x[picked], strict=True):
+        for point, x in zip(shown, part.x[picked], strict=True):
             point.update(cast("Point", arms.image(x, data.bounds)))
-    return made
+    title = "The whole plane" if chosen is None else f"Through samples {', '.join(map(str, chosen))}"
+    words = {"title": title, "text": _caption(piece, chosen is not None), "classes": list(data.classes)}
+    return cast("Panel", {**words, "outlines": True, "points": shown, **geometry.plain(piece)})
 
 
 def points(

@@ -37,10 +37,10 @@ def hardest(result: Measurement, count: int, names: Sequence[str]) -> Table:
     """The samples of smallest margin at the first place, smallest first; `index` is the row of margins.parquet."""
     place = next(iter(result.margins))
     columns = ("index", "label", "prediction", "margin")
+    labels = (result.labels, result.predictions)
     rows = [
-        (i, *(label_of(column[i].item(), names) for column in (result.labels, result.predictions)), number(margin))
+        (i, *(label_of(column[i].item(), names) for column in labels), number(result.margins[place][i].item()))
         for i in result.hardest(count, place).tolist()
-        for margin in [result.margins[place][i].item()]
     ]
     return table(f"Smallest {_distance(result)} at {place}", *columns, rows=rows, right=columns)
 

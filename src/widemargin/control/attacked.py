@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -95,20 +96,10 @@ def attacked_twins(
         scores = scores_of(start(clean.x[:1]))
     labels = _random_labels(len(more), scores, clean.y, seed)
     joint = Samples(torch.cat([clean.x, more.x]), torch.cat([clean.y, labels]))
-    control, attacked = (
-        population.fit(
-            [start] * len(alphas),
-            data,
-            loss=[Target(alpha=alpha) for alpha in alphas],
-            optimizer=optimizer,
-            schedule=schedule,
-            steps=steps,
-            batch_size=None,
-            until=until,
-            progress=progress,
-        )
-        for data in (clean, joint)
-    )
+    losses = [Target(alpha=alpha) for alpha in alphas]
+    settings: dict[str, Any] = {"optimizer": optimizer, "schedule": schedule, "steps": steps, "until": until}
+    settings |= {"loss": losses, "batch_size": None, "progress": progress}
+    control, attacked = (population.fit([start] * len(alphas), data, **settings) for data in (clean, joint))
     return AttackedTwins(
         targets=alphas,
         control=control.networks,

@@ -8,20 +8,8 @@ from typing import Literal
 
 from widemargin._io.files import write_whole
 from widemargin._io.optional import import_optional
-from widemargin.report import alt
-from widemargin.report.layers import (
-    HOVER,
-    ChartRow,
-    arm_chart,
-    cycled,
-    digits,
-    figure,
-    hover,
-    inline,
-    tips,
-    x_axis,
-    y_axis,
-)  # fmt: skip
+from widemargin.report import alt, layers
+from widemargin.report.layers import ChartRow, arm_chart, cycled, digits, figure, hover, inline, tips, x_axis, y_axis
 from widemargin.report.names import label_of, place_name, sentence, with_norm
 from widemargin.report.schema import ArmResult, Json, Result
 from widemargin.report.statistics import density, places, statistics
@@ -51,13 +39,13 @@ def margins(result: Result, place: str) -> alt.LayerChart:
     x = x_axis("margin", with_norm("distance to the boundary", result.get("norm", "")), zero=False)
     y = y_axis("density", "density", ticks=4, stack=None)
     curves = arm_chart(result).encode(x=x, y=y)
-    layers = []
+    marks = []
     if low < 0 < high:
         side = inline([{"from": low, "to": 0}]).encode(x="from:Q", x2="to:Q")
-        layers.append(side.mark_rect(style="wrong", clip=True))
+        marks.append(side.mark_rect(style="wrong", clip=True))
     told = tips({"network": "arm", "mean": "mean:.3~g"})
     lines = arm_chart(result, means).encode(x="mean:Q", y="height:Q", y2=alt.datum(0), tooltip=told)
-    layers += [
+    marks += [
         curves.mark_area(opacity=0.07, interpolate="monotone", clip=True),
         curves.mark_line(interpolate="monotone", clip=True),
         lines.mark_rule(strokeDash=[3, 3], strokeWidth=1.5, clip=True),
@@ -65,11 +53,11 @@ def margins(result: Result, place: str) -> alt.LayerChart:
     ]
     if low < 0 < high:
         zero = inline([{"zero": 0, "text": "boundary"}]).encode(x="zero:Q")
-        layers.append(zero.mark_rule(style="boundary", clip=True))
+        marks.append(zero.mark_rule(style="boundary", clip=True))
         left = -low > 0.15 * (high - low)  # on the side with fewer curves
         text = zero.mark_text(style="aside", align="right" if left else "left", dx=-5 if left else 5, dy=9, clip=True)
-        layers.append(text.encode(y=alt.value(0), text="text:N"))
-    return figure(layers, rows, f"Margins {place_name(place)}", zoom=True)
+        marks.append(text.encode(y=alt.value(0), text="text:N"))
+    return figure(marks, rows, f"Margins {place_name(place)}", zoom=True)
 
 
 def under_attack(result: Result) -> alt.LayerChart:
@@ -147,7 +135,7 @@ def _static(spec: dict[str, Json]) -> dict[str, Json]:
     """The specification without interactive parts and without Altair's own theme."""
     kept = {key: value for key, value in spec.items() if key != "config"}
     if "layer" in spec:
-        kept["layer"] = [layer for layer in spec["layer"] if layer.get("name") != HOVER]
+        kept["layer"] = [layer for layer in spec["layer"] if layer.get("name") != layers.HOVER]
     if "params" in spec:
         kept["params"] = [param for param in spec["params"] if "select" not in param]
     return kept

@@ -35,8 +35,8 @@ class Section:
 
 def sections(result: Result) -> list[Section]:
     """The sections of `result`, in the order of the page, without empty ones."""
-    found = (_margins(result), _attack(result), _bracket(result), _training(result), _sizes(result))
-    return [section for section in found if section.cards]
+    parts = (_margins, _attack, _bracket, _training, _sizes)
+    return [section for part in parts if (section := part(result)).cards]
 
 
 def _margins(result: Result) -> Section:

@@ -56,54 +56,35 @@ def css_colors(mode: Mode) -> str:
 def config(mode: Mode, *, legend: bool) -> dict[str, object]:
     """The Vega-Lite `config` of a chart. `legend`: inside the chart, as an exported chart needs it."""
     page = PAGE[mode]
-    titles = {"titleColor": page["soft"], "titleFontSize": 12, "titleFontWeight": "normal"}
+    soft = page["soft"]
+    texts = {"labelFontSize": 12, "titleColor": soft, "titleFontSize": 12, "titleFontWeight": "normal"}
+    axis = {"domain": False, "ticks": False, "grid": True, "gridColor": page["line"], "labelColor": soft}
+    spaces = {"labelPadding": 8, "labelOverlap": "greedy", "labelSeparation": 12, "titlePadding": 10}
+    symbols = {"symbolStrokeWidth": 2.5, "symbolOpacity": 1, "symbolType": "circle"}
+    # Colours of shapes and dashes, which have none of their own.
+    symbols |= {"symbolBaseFillColor": soft, "symbolBaseStrokeColor": soft}
+    subtitle = {"subtitleColor": soft, "subtitleFontSize": 12, "subtitlePadding": 6}
     return {
         "background": "transparent" if not legend else page["surface"],
         "font": FONT,
         "view": {"stroke": None},
         "range": {"category": list(PALETTE[mode]), "ordinal": list(FILLS[mode])},
-        "axis": {
-            "domain": False,
-            "ticks": False,
-            "grid": True,
-            "gridColor": page["line"],
-            "labelColor": page["soft"],
-            "labelFontSize": 12,
-            "labelPadding": 8,
-            "labelOverlap": "greedy",
-            "labelSeparation": 12,
-            "titlePadding": 10,
-            **titles,
-        },
+        "axis": {**axis, **spaces, **texts},
         "axisX": {"grid": False, "domain": True, "domainColor": page["line"]},
         "axisY": {"titleAnchor": "end", "titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -12},
         "legend": {
             "disable": not legend,
             "orient": "top",
+            "layout": {"direction": "vertical", "margin": 12},  # legends below each other
             "labelColor": page["ink"],
-            "labelFontSize": 12,
             "labelLimit": 220,
             "columns": 3,
             "columnPadding": 28,
             "offset": 34,
-            "symbolStrokeWidth": 2.5,
-            "symbolOpacity": 1,
-            "symbolType": "circle",
-            "symbolBaseFillColor": page["soft"],  # of shapes and dashes, which have no colour of their own
-            "symbolBaseStrokeColor": page["soft"],
-            "layout": {"direction": "vertical", "margin": 12},  # legends below each other
-            **titles,
+            **symbols,
+            **texts,
         },
-        "title": {
-            "color": page["ink"],
-            "fontSize": 15,
-            "fontWeight": 600,
-            "anchor": "start",
-            "offset": 12,
-            "subtitleColor": page["soft"],
-            "subtitleFontSize": 12,
-            "subtitlePadding": 6,
-        },
+        "title": {"color": page["ink"], "fontSize": 15, "fontWeight": 600, "anchor": "start", "offset": 12, **subtitle},
         "line": {"strokeWidth": 2.25, "strokeCap": "round"},
         "style": _styles(mode),
     }
