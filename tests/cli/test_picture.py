@@ -127,7 +127,7 @@ def test_three_samples_of_three_classes() -> None:
 
 def test_sokolics_figure_has_its_four_panels() -> None:
     said: list[str] = []
-    shown = check_picture(paper_pictures.sokolic(steps=20, told=said.append))
+    shown = check_picture(paper_pictures.sokolic(steps=20, log=said.append))
     assert [panel["title"][:3] for panel in shown["panels"]] == ["(a)", "(b)", "(c)", "(d)"]
     a, b, _, d = shown["panels"]
     assert len(a["parts"]) < len(b["parts"])
@@ -140,7 +140,7 @@ def test_sokolics_figure_has_its_four_panels() -> None:
 
 
 def test_elsayeds_figure_has_two_boundaries() -> None:
-    shown = check_picture(paper_pictures.elsayed(steps=3, told=lambda _: None))
+    shown = check_picture(paper_pictures.elsayed(steps=3, log=lambda _: None))
     assert [panel["title"].split(":")[0] for panel in shown["panels"]] == ["Cross-entropy", "Large margin"]
     for panel in shown["panels"]:
         assert {point["group"] for point in panel["points"]} == {"training", "test"}

@@ -53,14 +53,14 @@ def bounds(
         ),
     ] = "measured",
     cushions: Annotated[
-        Literal["printed", "squared"], theorem_option("The factors μ_i μ_i→ of odn as printed, or squared.")
+        Literal["printed", "squared"], theorem_option("The cushions μ_i μ_i→ of odn as printed, or squared.")
     ] = "printed",
     log: Annotated[
         Literal["printed", "proof"], theorem_option("The logarithm of odn as in the theorem, or as in its proof.")
     ] = "printed",
     probes: Annotated[
         int | None,
-        theorem_option("Probes that estimate the Jacobians between layers, 0: exact; by default by their size.", "N"),
+        theorem_option("Probes that estimate Jacobians between layers, 0: exact, the default of small networks.", "N"),
     ] = None,
     biases: Annotated[
         Literal["ignore", "refuse"], theorem_option("The theorems have no biases: leave them out, or refuse them.")

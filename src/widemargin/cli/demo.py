@@ -42,7 +42,7 @@ def demo(
     from widemargin._io.files import write_json
     from widemargin.cli import five_losses
 
-    result = five_losses.run(epochs=epochs, seed=seed, sizes=counts, told=say)
+    result = five_losses.run(epochs=epochs, seed=seed, sizes=counts, log=say)
     written = write_json(folder / "result.json", result)
     shown = page.write(folder / "page.html", result)
     console = out()

@@ -58,11 +58,11 @@ METHODS = (
 )
 
 
-def run(*, epochs: int, seed: int, sizes: Sequence[int] = (), told: Callable[[str], None]) -> Result:
-    """Train and measure with each loss, on `sizes` images too; calls `told` after each network."""
+def run(*, epochs: int, seed: int, sizes: Sequence[int] = (), log: Callable[[str], None]) -> Result:
+    """Train and measure with each loss, on `sizes` images too; calls `log` after each network."""
     every, test = split(seed, max([IMAGES, *sizes]))
     with _one_thread():
-        trained = [_arm(method, every, test, epochs=epochs, seed=seed, sizes=sizes, told=told) for method in METHODS]
+        trained = [_arm(method, every, test, epochs=epochs, seed=seed, sizes=sizes, log=log) for method in METHODS]
     settings = {
         "data": "mnist-5k",
         "training images": f"{IMAGES}, as many of each class",
@@ -125,21 +125,21 @@ def _arm(
     epochs: int,
     seed: int,
     sizes: Sequence[int],
-    told: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> ArmResult:
     started = time.perf_counter()
     watched, attacked = (subset(test, count=count, seed=seed, balanced=True) for count in (WATCHED, ATTACKED))
     measure = training.Measure(every=max(1, epochs // 8), at=("input",), p=2.0)
     fitted = fit(method, _first(every, IMAGES), epochs=epochs, seed=seed, measure=measure, validation=watched)
     seconds = time.perf_counter() - started
-    told(f"{method.label}: trained in {seconds:.0f} s")
+    log(f"{method.label}: trained in {seconds:.0f} s")
     measured = margins.measure(fitted.model, test, at=("input",), p=2.0)
     accuracies = {IMAGES: measured.accuracy} if sizes else {}
     for size in sorted({*sizes} - {IMAGES}):
         passes = max(1, round(epochs * -(-IMAGES // BATCH) / -(-size // BATCH)))  # about as many steps
         network = fit(method, _first(every, size), epochs=passes, seed=seed, measure=training.Measure(every=None)).model
         accuracies[size] = accuracy(network, test)
-        told(f"{method.label}: {accuracies[size]:.1%} from {size} images")
+        log(f"{method.label}: {accuracies[size]:.1%} from {size} images")
     curve = attacks.curve(fitted.model, attacked, EPSILONS)
     sized = [{"samples": size, "accuracy": accuracies[size]} for size in sorted(accuracies)]
     return arms.arm(

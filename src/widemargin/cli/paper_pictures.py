@@ -22,7 +22,7 @@ from widemargin.studies.trial import TrialContext
 Panel: TypeAlias = dict[str, Any]
 
 
-def sokolic(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Panel:
+def sokolic(*, seed: int = 0, log: Callable[[str], None], **changes: Any) -> Panel:
     """Fig. 1 (a) to (d) of sokolic: decisions, cells, features, and the sets around one sample.
 
     The network of study S1 at quick scale, with `changes` of its settings.
@@ -30,7 +30,7 @@ def sokolic(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
     study = catalog.study("S1")
     network, parts, settings = _trained(study, "two-layer network", seed, changes)
     assert isinstance(network, nn.Sequential)
-    told("trained a two-layer network on the toy data")
+    log("trained a two-layer network on the toy data")
     x, y = parts.train.x.double(), parts.train.y
     piece = planes.sliced(network, BOX)
     margins = planes.input_margins(network, parts.train)
@@ -49,7 +49,7 @@ def sokolic(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
     return _picture(study, shown, parts, {**settings, "seed": seed})
 
 
-def elsayed(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Panel:
+def elsayed(*, seed: int = 0, log: Callable[[str], None], **changes: Any) -> Panel:
     """Fig. 1b of elsayed: the boundaries of a 4-layer network trained by cross-entropy and by the large margin loss.
 
     The networks of study E1 at quick scale, with `changes` of their settings.
@@ -62,7 +62,7 @@ def elsayed(*, seed: int = 0, told: Callable[[str], None], **changes: Any) -> Pa
         train, test = parts.train, parts.test
         margins, others = (_signed(network, part.x, part.y) for part in (train, test))
         trained, accuracy = (float((found > 0).double().mean()) for found in (margins, others))
-        told(f"{name}: {100 * accuracy:.2f} % of the test samples, smallest margin {float(margins.min()):.3g}")
+        log(f"{name}: {100 * accuracy:.2f} % of the test samples, smallest margin {float(margins.min()):.3g}")
         text = (
             f"Exact distance of the {len(train.x)} training samples (large dots, {100 * trained:.0f} % right) "
             f"to the boundary: smallest {float(margins.min()):.3g}, mean {float(margins.mean()):.3g}; of the "

@@ -76,7 +76,7 @@ def picture(
             raise ValueError(f"--paper is {paper!r}, which trains its own networks: leave out --model and --data")
         from widemargin.cli import paper_pictures
 
-        drawn = getattr(paper_pictures, paper)(told=say)
+        drawn = getattr(paper_pictures, paper)(log=say)
     else:
         if model is None or data is None:
             raise ValueError("--model and --data are needed, or --paper for a picture of a paper")

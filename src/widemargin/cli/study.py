@@ -87,7 +87,7 @@ def run(
     data_root: DataRoot = None,
     runs: Annotated[Path, running_option("Folder of finished trials.", "FOLDER")] = Path("runs/studies"),
     results: Annotated[
-        Path | None, option("Folder of <ID>.json; by default results, for smoke scale none.", "FOLDER")
+        Path | None, option("Write <ID>.json to this folder; by default results, at smoke scale nowhere.", "FOLDER")
     ] = None,
 ) -> None:
     """Run studies and compare with the papers.

@@ -17,9 +17,9 @@ def distances(result: Result) -> alt.LayerChart:
     The samples of each arm are in the order of their upper bounds; those without one come last, with a dashed line.
     """
     rows = distance_rows(result)
-    told = {"network": "arm", "sample": "rank:~r", "certified": "lower:.3~g", "attacked": "shown"}
+    fields = {"network": "arm", "sample": "rank:~r", "certified": "lower:.3~g", "attacked": "shown"}
     x = x_axis("place", "samples, by their upper bound", whole=True, zero=False, padding=8)
-    base = arm_chart(result).encode(x=x, tooltip=tips({**told, "linearised": "linear"}))
+    base = arm_chart(result).encode(x=x, tooltip=tips({**fields, "linearised": "linear"}))
     y = y_axis("lower", with_norm("distance to the boundary", result.get("norm", "")))
     dashes = alt.StrokeDash("bound:N", title=None, scale=alt.Scale(domain=["found", "none"], range=[[1, 0], [2, 3]]))
     lines = base.encode(y=y, y2="upper:Q", strokeDash=dashes)
@@ -68,12 +68,12 @@ def robust(result: Result) -> alt.LayerChart:
     ]
     bands = arm_chart(result).encode(x=x_axis("epsilon", with_norm("ε", result.get("norm", ""))))
     y = y_axis("certified", "accuracy", percent=True, stack=None, scale=alt.Scale(domain=[0, 1]))
-    told = {"network": "arm", "ε": "epsilon:.3~g", "certified": "certified:.1%", "attacked": "attacked:.1%"}
+    fields = {"network": "arm", "ε": "epsilon:.3~g", "certified": "certified:.1%", "attacked": "attacked:.1%"}
     layers = [
         bands.encode(y=y, y2="attacked:Q").mark_area(opacity=0.18, clip=True),
         bands.encode(y=y).mark_line(clip=True),
         bands.encode(y="attacked:Q").mark_line(clip=True, strokeDash=[5, 4]),
-        hover(bands.encode(y="attacked:Q"), told),
+        hover(bands.encode(y="attacked:Q"), fields),
     ]
     return figure(layers, rows, "Robust accuracy, certified to attacked", zoom=False)
 

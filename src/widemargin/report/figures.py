@@ -43,8 +43,8 @@ def margins(result: Result, place: str) -> alt.LayerChart:
     if low < 0 < high:
         side = inline([{"from": low, "to": 0}]).encode(x="from:Q", x2="to:Q")
         marks.append(side.mark_rect(style="wrong", clip=True))
-    told = tips({"network": "arm", "mean": "mean:.3~g"})
-    lines = arm_chart(result, means).encode(x="mean:Q", y="height:Q", y2=alt.datum(0), tooltip=told)
+    fields = tips({"network": "arm", "mean": "mean:.3~g"})
+    lines = arm_chart(result, means).encode(x="mean:Q", y="height:Q", y2=alt.datum(0), tooltip=fields)
     marks += [
         curves.mark_area(opacity=0.07, interpolate="monotone", clip=True),
         curves.mark_line(interpolate="monotone", clip=True),
@@ -84,11 +84,11 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
         "samples:N", title=None, scale=alt.Scale(domain=["validation", "training"], range=[[1, 0], [5, 4]])
     )
     value = f"value:{'.1%' if percent else '.3~g'}"
-    told = {"network": "arm", "samples": "samples", "epoch": "epoch:~r", quantity: value}
+    fields = {"network": "arm", "samples": "samples", "epoch": "epoch:~r", quantity: value}
     lines = arm_chart(result).encode(x=x, y=y_axis("value", title, percent=percent))
     dashed = lines.encode(strokeDash=dash) if both else lines
     name = f"Distance over training, {place_name(place)}" if quantity == "distance" else f"{quantity} over training"
-    return figure([dashed.mark_line(clip=True), hover(lines, told)], rows, sentence(name), zoom=True)
+    return figure([dashed.mark_line(clip=True), hover(lines, fields)], rows, sentence(name), zoom=True)
 
 
 def training_rows(result: Result, quantity: Quantity, place: str) -> list[ChartRow]:
@@ -142,7 +142,7 @@ def _static(spec: dict[str, Json]) -> dict[str, Json]:
 
 
 def _shares(
-    result: Result, entry: Literal["curve", "sizes"], x: str, title: str, told: str, name: str, *, log: bool = False
+    result: Result, entry: Literal["curve", "sizes"], x: str, title: str, label: str, name: str, *, log: bool = False
 ) -> alt.LayerChart:
     """The accuracy over `x` in the rows that the arms have under `entry`."""
     points: list[tuple[ArmResult, Json]] = [(arm, one) for arm in result["arms"] for one in arm.get(entry, [])]
@@ -151,7 +151,7 @@ def _shares(
     lines = arm_chart(result).encode(
         x=x_axis(x, title, type="log" if log else "linear"),
         y=y_axis("accuracy", "accuracy", percent=True, scale=shares),
-        tooltip=tips({"network": "arm", told: f"{x}:~r", "accuracy": "accuracy:.1%"}),
+        tooltip=tips({"network": "arm", label: f"{x}:~r", "accuracy": "accuracy:.1%"}),
     )
     shape = alt.Shape("arm:N", title=None, scale=cycled([label_of(arm) for arm in result["arms"]]))
     dots = lines.mark_point(filled=True, size=55, opacity=1, clip=False).encode(shape=shape)

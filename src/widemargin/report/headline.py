@@ -20,21 +20,21 @@ def headline(result: Result) -> list[str]:
 
 def _single(result: Result) -> str:
     arm = result["arms"][0]
-    said = []
+    clauses = []
     if (accuracy := arm.get("accuracy")) is not None:
         samples = f"{arm['samples']:,} samples" if "samples" in arm else "the samples"
-        said.append(f"{share(accuracy)} of {samples} are classified correctly")
+        clauses.append(f"{share(accuracy)} of {samples} are classified correctly")
     for place in places([arm])[:1]:
         found = statistics(arm["margins"][place])
         if math.isfinite(found.mean):
             norm = norm_name(result.get("norm", ""))
-            said.append(
+            clauses.append(
                 f"the mean {norm and f'{norm} '}distance to the decision boundary {place_name(place)} is "
                 f"{number(found.mean)}"
             )
         if 0.05 in found.quantiles:
-            said.append(f"one sample in twenty lies below {number(found.quantiles[0.05])}")
-    return f"{'; '.join(said)}." if said else ""
+            clauses.append(f"one sample in twenty lies below {number(found.quantiles[0.05])}")
+    return f"{'; '.join(clauses)}." if clauses else ""
 
 
 def _means(arms: list[ArmResult]) -> dict[str, float]:

@@ -35,13 +35,13 @@ def figure(layers: list[alt.Chart], rows: list[ChartRow], name: str, *, zoom: bo
     return chart
 
 
-def hover(curves: alt.Chart, told: Tips) -> alt.Chart:
+def hover(curves: alt.Chart, fields: Tips) -> alt.Chart:
     """The point of the curves nearest to the pointer, with its tooltip; the others are invisible.
 
     The tooltip is written out, since Vega-Lite (6.4) looks for the text fields of a nearest point in the wrong object.
     """
     lines = []
-    for title, (field, _, form) in _split(told):
+    for title, (field, _, form) in _split(fields):
         value = f"(datum.datum || datum)['{field}']"  # the cell around a point has the point's row in its own
         lines.append(f"'{title}': " + (f"format({value}, '{form}')" if form else value))
     near = alt.selection_point(name="near", on="pointerover", nearest=True, empty=False, clear="pointerout")
@@ -78,14 +78,14 @@ def cycled(names: Sequence[str], values: Sequence[object] = SHAPES) -> alt.Scale
     return alt.Scale(domain=list(names), range=[values[i % len(values)] for i in range(len(names))])
 
 
-def tips(told: Tips) -> list[alt.Tooltip]:
+def tips(fields: Tips) -> list[alt.Tooltip]:
     """The lines of a tooltip."""
-    lines = [(title, field, {"format": form} if form else {}) for title, (field, _, form) in _split(told)]
+    lines = [(title, field, {"format": form} if form else {}) for title, (field, _, form) in _split(fields)]
     return [alt.Tooltip(f"{field}:{'Q' if more else 'N'}", title=title, **more) for title, field, more in lines]
 
 
-def _split(told: Tips) -> list[tuple[str, tuple[str, str, str]]]:
-    return [(title, line.partition(":")) for title, line in told.items()]
+def _split(fields: Tips) -> list[tuple[str, tuple[str, str, str]]]:
+    return [(title, line.partition(":")) for title, line in fields.items()]
 
 
 def digits(value: float | int) -> float:

@@ -52,15 +52,15 @@ def _legend(**more: object) -> alt.Legend:
     return alt.Legend(title=None, orient="top", offset=8, columns=5, **more)
 
 
-def _chart(panel: Panel, rows: Sequence[ChartRow], told: Tips | None = None, **more: object) -> alt.Chart:
-    """A chart of `rows`, which have an x and a y, in the box of `panel`, with the tooltip `told`."""
+def _chart(panel: Panel, rows: Sequence[ChartRow], fields: Tips | None = None, **more: object) -> alt.Chart:
+    """A chart of `rows`, which have an x and a y, in the box of `panel`, with the tooltip `fields`."""
     left, right, bottom, top = panel["box"]
     names = panel.get("axes", ["", ""])
     axis = alt.Axis(tickCount=5, grid=False)
     return inline(rows).encode(
         x=alt.X("x:Q", title=names[0] or None, scale=alt.Scale(domain=[left, right], nice=False), axis=axis),
         y=alt.Y("y:Q", title=names[1] or None, scale=alt.Scale(domain=[bottom, top], nice=False), axis=axis),
-        **({} if told is None else {"tooltip": tips(told)}),
+        **({} if fields is None else {"tooltip": tips(fields)}),
         **more,
     )
 
@@ -89,9 +89,9 @@ def _ground(panel: Panel) -> list[alt.Chart]:
         {"line": i, "class": classes[part["label"]]} | ({"slope": digits(part["slope"])} if "slope" in part else {})
         for i, part in enumerate(panel["parts"])
     ]
-    told = {key: f"{key}:.3~g" if key == "slope" else key for key in values[0] if key != "line"}
-    found = alt.LookupData(alt.InlineData(values=values), "line", list(told))
-    base = _chart(panel, rows, told, fill=fill, **LINE).transform_lookup(lookup="line", from_=found)
+    fields = {key: f"{key}:.3~g" if key == "slope" else key for key in values[0] if key != "line"}
+    found = alt.LookupData(alt.InlineData(values=values), "line", list(fields))
+    base = _chart(panel, rows, fields, fill=fill, **LINE).transform_lookup(lookup="line", from_=found)
     if panel.get("outlines"):
         look = {"style": "piece", "strokeWidth": 0.8 if len(values) < 500 else 0.3, "strokeOpacity": 0.8}
         return [base.mark_line(filled=True, clip=True, aria=False, **look)]
@@ -143,12 +143,12 @@ def _samples(panel: Panel) -> list[alt.Chart]:
         }
         for point in points
     ]
-    told = {"class": "class"} | ({"sample": "group"} if any(groups) else {})
-    told |= {"note": "note"} if any(row["note"] for row in rows) else {}
+    fields = {"class": "class"} | ({"sample": "group"} if any(groups) else {})
+    fields |= {"note": "note"} if any(row["note"] for row in rows) else {}
 
     def marked(legend: alt.Legend | None) -> alt.Chart:
         color = alt.Color("class:N", scale=alt.Scale(domain=names), legend=legend)
-        return _chart(panel, rows, told, color=color, shape=alt.Shape("class:N", scale=cycled(names), legend=legend))
+        return _chart(panel, rows, fields, color=color, shape=alt.Shape("class:N", scale=cycled(names), legend=legend))
 
     base = marked(_legend())
     first = groups[0] if groups else ""
@@ -163,6 +163,6 @@ def _samples(panel: Panel) -> list[alt.Chart]:
     )
     pictured = [{**row, "image": point["image"]} for row, point in zip(rows, points) if "image" in point]
     if pictured:
-        images = _chart(panel, pictured, told, url="image:N")
+        images = _chart(panel, pictured, fields, url="image:N")
         layers.append(images.mark_image(width=52, height=52, yOffset=-36, smooth=False, clip=True))
     return layers

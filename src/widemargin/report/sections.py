@@ -45,8 +45,8 @@ def _margins(result: Result) -> Section:
         arms = [arm for arm in result["arms"] if place in arm.get("margins", {})]
         means = [f"{label_of(arm)} {number(statistics(arm['margins'][place]).mean)}" for arm in arms]
         chart, table = figures.margins(result, place), tables.of_margins(result, place)
-        told = f"Densities of the distance to the boundary {place_name(place)}. Means: {', '.join(means)}."
-        cards.append(_card(f"margins-{i}", place_name(place), told, chart, table, wide=i == 0))
+        summary = f"Densities of the distance to the boundary {place_name(place)}. Means: {', '.join(means)}."
+        cards.append(_card(f"margins-{i}", place_name(place), summary, chart, table, wide=i == 0))
     text = (
         "Distribution of the distances of the samples to the decision boundary. Misclassified samples lie left of "
         "zero; a dashed line marks each mean."
@@ -58,11 +58,11 @@ def _attack(result: Result) -> Section:
     attack = result.get("attack", {})
     curves = [(label_of(arm), arm["curve"]) for arm in result["arms"] if arm.get("curve")]
     ends = [f"{name} from {share(c[0]['accuracy'])} to {share(c[-1]['accuracy'])}" for name, c in curves]
-    told = f"Accuracy over ε. {'; '.join(ends)}."
+    summary = f"Accuracy over ε. {'; '.join(ends)}."
     chart, table = figures.under_attack(result), tables.of_attack(result)
     samples = f", on {attack['samples']:,} samples" if "samples" in attack else ""
     text = f"Accuracy when {attack.get('name', 'the attack')} moves each input by up to ε against the network{samples}."
-    cards = [_card("attack", "accuracy over ε", told, chart, table)] if curves else []
+    cards = [_card("attack", "accuracy over ε", summary, chart, table)] if curves else []
     return Section(id="attack", title="Under attack", text=text, cards=cards)
 
 
@@ -71,11 +71,11 @@ def _bracket(result: Result) -> Section:
     if any("bracket" in arm for arm in result["arms"]):
         counted = brackets.of_distances(result)
         ends = [f"{label}: {', '.join(cell.text for cell in cells)}" for label, cells in counted.rows]
-        told = f"Certified and attacked distance of each sample ({', '.join(counted.heads)}): {'; '.join(ends)}."
-        cards.append(_card("bracket", "distance of each sample", told, brackets.distances(result), counted))
-        told = "Accuracy over ε: the solid line is proved, the dashed line is what the attack left."
+        summary = f"Certified and attacked distance of each sample ({', '.join(counted.heads)}): {'; '.join(ends)}."
+        cards.append(_card("bracket", "distance of each sample", summary, brackets.distances(result), counted))
+        summary = "Accuracy over ε: the solid line is proved, the dashed line is what the attack left."
         chart, table = brackets.robust(result), brackets.of_band(result)
-        cards.append(_card("robust", "robust accuracy, certified to attacked", told, chart, table))
+        cards.append(_card("robust", "robust accuracy, certified to attacked", summary, chart, table))
     text = (
         "The true distance of a sample from the decision boundary lies between a certificate and an attack. Each line "
         "is a sample that is classified right, its dot the linearised distance; a dashed line has no upper end. Below, "
@@ -101,9 +101,9 @@ def _training(result: Result) -> Section:
         last = {(row["arm"], row["samples"]): row["value"] for row in values}
         written = share if quantity == "accuracy" else number
         ends = [f"{arm}, {samples}: {written(value)}" for (arm, samples), value in last.items()]
-        told = f"{sentence(title)} over the epochs. At the end: {'; '.join(ends)}."
+        summary = f"{sentence(title)} over the epochs. At the end: {'; '.join(ends)}."
         chart, table = figures.over_training(result, quantity, place), tables.of_training(result, quantity, place)
-        cards.append(_card(f"training-{i}", title, told, chart, table, wide=not cards))
+        cards.append(_card(f"training-{i}", title, summary, chart, table, wide=not cards))
     text = "Values during training. Solid lines: validation samples; dashed lines: training samples."
     return Section(id="training", title="Over training", text=text, cards=cards)
 
@@ -115,10 +115,12 @@ def _sizes(result: Result) -> Section:
     return Section(id="data", title="Against data", text=text, cards=[card] if table.rows else [])
 
 
-def _card(id: str, title: str, told: str, chart: alt.LayerChart, table: tables.TextTable, *, wide: bool = True) -> Card:
+def _card(
+    id: str, title: str, summary: str, chart: alt.LayerChart, table: tables.TextTable, *, wide: bool = True
+) -> Card:
     spec = chart.to_dict()
     for key in ("config", "title"):  # the page has its own configurations and headings
         spec.pop(key, None)
-    spec |= {"width": "container", "height": 300 if wide else 220, "description": told}
+    spec |= {"width": "container", "height": 300 if wide else 220, "description": summary}
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    return Card(id=f"chart-{id}", title=sentence(title), description=told, spec=spec, table=table, wide=wide)
+    return Card(id=f"chart-{id}", title=sentence(title), description=summary, spec=spec, table=table, wide=wide)

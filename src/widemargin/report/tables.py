@@ -69,10 +69,10 @@ def overview(result: Result) -> TextTable:
 def notes(result: Result) -> list[str]:
     """Notes below the overview: the definition of the margin, standard errors, marks."""
     arms = result["arms"]
-    told = []
+    lines = []
     for place in places(arms)[:1]:
         norm = norm_name(result.get("norm", ""))
-        told.append(
+        lines.append(
             f"A margin is the linearised{norm and f' {norm}'} distance to the decision boundary "
             f"{place_name(place)}, negative where the answer is wrong; the mean is over all samples."
         )
@@ -80,10 +80,10 @@ def notes(result: Result) -> list[str]:
     known = [a for arm in arms if (a := arm.get("accuracy")) is not None]
     if samples and known:
         error = math.sqrt(max(a * (1 - a) for a in known) / samples)
-        told.append(f"The standard error of an accuracy on {samples:,} samples is at most {100 * error:.1f} points.")
+        lines.append(f"The standard error of an accuracy on {samples:,} samples is at most {100 * error:.1f} points.")
     if len(arms) > 1:
-        told.append("The best of each column is marked; each row is one network, trained once.")
-    return told
+        lines.append("The best of each column is marked; each row is one network, trained once.")
+    return lines
 
 
 def of_margins(result: Result, place: str) -> TextTable:
