@@ -14,7 +14,7 @@ from widemargin import population
 from widemargin.control.accuracy import accuracies, on_the_sphere
 from widemargin.data.samples import Samples
 from widemargin.data.seeds import generator
-from widemargin.losses.target import Target
+from widemargin.losses.classification import Target
 from widemargin.margins.normalized import frobenius
 from widemargin.modules import evaluating, scores_of
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
