@@ -102,8 +102,8 @@ def test_no_gradient_flows_through_a_projection() -> None:
         (to_centred_unit_rows, torch.tensor([[1.0, 2.0], [3.0, 3.0]]), "equal numbers in row 1"),
         (to_frobenius_sphere, torch.zeros(2, 3), "weight has norm 0.0"),
         (to_spectral_sphere, torch.zeros(2, 3), "weight has norm 0.0"),
-        (to_frobenius_sphere, torch.tensor([[1.0, math.nan]]), "weight has NaN"),
-        (to_centred_unit_rows, torch.tensor([[1.0, math.inf]]), "weight has NaN or inf"),
+        (to_frobenius_sphere, torch.tensor([[1.0, math.nan]]), "weight has nan"),
+        (to_centred_unit_rows, torch.tensor([[1.0, math.inf]]), "weight has inf"),
     ],
 )
 def test_weights_without_a_direction(project: Callable[..., Tensor], weight: Tensor, sentence: str) -> None:

@@ -131,8 +131,8 @@ def _cut_layer(
         row = torch.arange(len(unit), device=unit.device)
         winners[row, unit], undecided[row, unit] = cut.winner, False
         cells = cut.polygons
-    polygons = join([part for part, _, _ in done])
-    return polygons, torch.cat([part for _, part, _ in done]), torch.cat([part for _, _, part in done])
+    polygons, parents, chosen = zip(*done)
+    return join(list(polygons)), torch.cat(parents), torch.cat(chosen)
 
 
 def _winners(rivals: Tensor, cells: Polygons, tolerance: float) -> tuple[Tensor, Tensor]:

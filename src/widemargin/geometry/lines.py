@@ -63,16 +63,12 @@ def average_jacobian(
 def averages(network: Network, start: Tensor, end: Tensor) -> Tensor:
     """J̄ of pairs `[batch, *input]` in float64, as `[batch, outputs, *input]`."""
     owner, low, high = walk(network, start, end)
-    total: Tensor | None = None
+    total = start.new_zeros(len(start), network.output.numel(), *start.shape[1:])
     rows = max(1, _NUMBERS // start[0].numel())
     for part in torch.arange(len(owner), device=owner.device).split(rows):
         mine, middle = owner[part], ((low + high) / 2)[part].reshape(-1, *(1,) * (start.ndim - 1))
         J = jacobians(network, start[mine] + middle * (end - start)[mine])
-        J = J * (high - low)[part].reshape(-1, *(1,) * (J.ndim - 1))
-        if total is None:
-            total = J.new_zeros(len(start), *J.shape[1:])
-        total.index_add_(0, mine, J)
-    assert total is not None
+        total.index_add_(0, mine, J * (high - low)[part].reshape(-1, *(1,) * (J.ndim - 1)))
     return total
 
 

@@ -32,12 +32,9 @@ def plain(piece: Slice | Raster, *, cells: bool = True) -> dict[str, Any]:
     parts, ties = piece.decisions(), piece.boundary()
     slopes = piece.ellipses().axes[:, 0].tolist()
     corners, counts = parts.polygons.corners.tolist(), parts.polygons.counts.tolist()
-    ends = ties.ends.flatten(1)
-    flipped = torch.cat((ends[:, 2:], ends[:, :2]), dim=1)
-    backward = (ends[:, 0] > ends[:, 2]) | ((ends[:, 0] == ends[:, 2]) & (ends[:, 1] > ends[:, 3]))
-    ends = torch.where(backward[:, None], flipped, ends)
+    ends = [[*min(segment), *max(segment)] for segment in ties.ends.tolist()]
     fine = 1e-9 * piece.plane.diagonal
-    once = {tuple(key): row for key, row in zip((ends / fine).round().tolist(), ends.tolist())}
+    once = {tuple(round(number / fine) for number in row): row for row in ends}
     polygons = [rows[:count] for rows, count in zip(corners, counts)]
     labels = _indices(parts.label)
     whole = None if cells else merged(polygons, labels, fine)

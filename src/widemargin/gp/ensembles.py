@@ -50,12 +50,10 @@ def expected_accuracy(posterior: Posterior, labels: Shaped[Tensor, " test"], mem
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ensemble:
-    """Average and spread of an ensemble of networks.
+    """The averaged predictions [n] or [n, classes] of an ensemble of networks, and their uncertainty.
 
-    Attributes:
-        mean: the averaged predictions, [n] or [n, classes].
-        spread: the standard deviation over members (with m − 1), an uncertainty per prediction.
-        accuracies: for each ensemble size m, the mean accuracy of averages of m members; empty without labels.
+    `spread` is the standard deviation over members (with m − 1), `accuracies` for each ensemble size m the mean
+    accuracy of averages of m members; empty without labels.
     """
 
     mean: Float64[Tensor, " *predictions"]

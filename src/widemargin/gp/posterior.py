@@ -22,13 +22,9 @@ NEGATIVE = 1e-8  # tolerated negative variance due to rounding, for a prior vari
 class Posterior:
     """N(γ·C_1, σ^{2L}·C_2): the prior at the test points given the labels γ·Y of X (farhang §6.1–6.2).
 
-    Attributes:
-        c1: C_1 = Σ̂_xX Σ̂_XX⁻¹ Y, the mean for margin 1.
-        c2_diagonal: the diagonal of C_2, the variances for σ = 1.
-        c2: C_2 = Σ̂_xx − Σ̂_xX Σ̂_XX⁻¹ Σ̂_Xx, or None where `covariance` was False.
-        depth: number L of weight matrices.
-        margin: γ, the scale of the labels.
-        sigma: σ, the prior scale of each layer's weights.
+    `c1` is C_1 = Σ̂_xX Σ̂_XX⁻¹ Y, the mean for margin 1; `c2` is C_2 = Σ̂_xx − Σ̂_xX Σ̂_XX⁻¹ Σ̂_Xx, None where `covariance`
+    was False, and `c2_diagonal` its diagonal, the variances for σ = 1. `depth` is the number L of weight matrices,
+    `margin` the scale γ of the labels, `sigma` the prior scale σ of each layer's weights.
     """
 
     c1: Float64[Tensor, " test"]
@@ -157,10 +153,7 @@ def posterior(
 def check_scale(sigma: float, depth: int) -> None:
     """Raise unless `sigma` and σ^{2L}, the variance of the prior, are positive finite numbers."""
     check_number("sigma", sigma, above=0.0)
-    try:
-        variance = float(sigma) ** (2 * depth)
-    except OverflowError:
-        variance = math.inf
+    variance = float(torch.tensor(float(sigma), dtype=torch.float64) ** (2 * depth))
     if not 0 < variance < math.inf:
         raise ValueError(f"sigma is {sigma:g}, whose prior variance sigma^(2·{depth}) is {variance:g} in float64")
 

@@ -7,13 +7,14 @@ float64. `axis` and `groups` tell where the rows are, see `optim.rows`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from widemargin import norms
-from widemargin.checks import check_floating, check_number
+from widemargin.checks import check_finite, check_floating, check_number
 from widemargin.optim.rows import as_rows, from_rows
 
 
@@ -29,11 +30,14 @@ def to_centred_unit_rows(weight: Float[Tensor, "*shape"], *, axis: int = 0, grou
     constant = (rows == rows[:, :1]).all(dim=1).nonzero()
     if len(constant):
         raise ValueError(f"weight has equal numbers in row {int(constant[0])}, expected rows that are not constant")
-    exact = _precise(rows)
+    exact, slack = _precise(rows), _slack(rows)
+    off_centre = exact.sum(dim=1, keepdim=True).abs() / math.sqrt(rows.shape[1])
+    off_length = (torch.linalg.vector_norm(exact, dim=1, keepdim=True) - 1).abs()
     exact = exact / exact.abs().amax(dim=1, keepdim=True)  # no square overflows or underflows
     exact = exact - exact.mean(dim=1, keepdim=True)
     unit = exact / torch.linalg.vector_norm(exact, dim=1, keepdim=True)
-    return from_rows(torch.where(_is_centred_unit(rows), rows, unit.to(rows.dtype)), weight, axis=axis, groups=groups)
+    new = torch.where((off_centre <= slack) & (off_length <= slack), rows, unit.to(rows.dtype))
+    return from_rows(new, weight, axis=axis, groups=groups)
 
 
 def to_frobenius_sphere(weight: Float[Tensor, "*shape"], *, axis: int = 0, groups: int = 1) -> Float[Tensor, "*shape"]:
@@ -41,9 +45,7 @@ def to_frobenius_sphere(weight: Float[Tensor, "*shape"], *, axis: int = 0, group
 
     For a convolution, d_l counts output channels and the norm is the kernel's (errata 11). Zero weights are an error.
     """
-    rows = _rows(weight, axis, groups)
-    factor = _factor(rows, norms.frobenius(_precise(rows)), math.sqrt(len(rows)))
-    return from_rows(rows * factor, weight, axis=axis, groups=groups)
+    return _scaled(weight, norms.frobenius, None, axis, groups)
 
 
 def to_spectral_sphere(
@@ -55,16 +57,13 @@ def to_spectral_sphere(
     `norms.spectral_of_layer` gives, is another and depends on their size. A weight of zeros is an error.
     """
     check_number("radius", radius, above=0.0)
-    rows = _rows(weight, axis, groups)
-    factor = _factor(rows, norms.spectral(_precise(rows)), radius)
-    return from_rows(rows * factor, weight, axis=axis, groups=groups)
+    return _scaled(weight, norms.spectral, radius, axis, groups)
 
 
 def _rows(weight: Tensor, axis: int, groups: int) -> Tensor:
     check_floating(weight, "weight")
     rows = as_rows(weight.detach(), axis=axis, groups=groups)
-    if not bool(torch.isfinite(rows).all()):
-        raise ValueError("weight has NaN or infinite entries, expected finite numbers")
+    check_finite(rows, "weight")
     return rows
 
 
@@ -72,21 +71,16 @@ def _precise(rows: Tensor) -> Tensor:
     return rows.float() if rows.device.type == "mps" else rows.double()  # which has no float64
 
 
-def _is_centred_unit(rows: Tensor) -> Tensor:
-    """[rows, 1]: whether a row is centred and unit up to rounding."""
-    slack = _slack(rows)
-    exact = _precise(rows)
-    off_centre = exact.sum(dim=1, keepdim=True).abs() / math.sqrt(rows.shape[1])
-    length = torch.linalg.vector_norm(exact, dim=1, keepdim=True)
-    return (off_centre <= slack) & ((length - 1).abs() <= slack)
-
-
-def _factor(rows: Tensor, norm: Tensor, radius: float | int) -> float:
-    """radius/norm, and exactly 1 if the norm equals the radius up to rounding."""
-    size = float(norm)
+def _scaled(
+    weight: Tensor, norm: Callable[[Tensor], Tensor], radius: float | int | None, axis: int, groups: int
+) -> Tensor:
+    """`weight` at `radius` (None: √rows), unchanged if its norm is that up to rounding."""
+    rows = _rows(weight, axis, groups)
+    size, radius = float(norm(_precise(rows))), math.sqrt(len(rows)) if radius is None else radius
     if not size > 0:
         raise ValueError(f"weight has norm {size}, expected a norm > 0 to project")
-    return 1.0 if abs(size / radius - 1) <= _slack(rows) else radius / size
+    factor = 1.0 if abs(size / radius - 1) <= _slack(rows) else radius / size
+    return from_rows(rows * factor, weight, axis=axis, groups=groups)
 
 
 def _slack(rows: Tensor) -> float:
