@@ -43,7 +43,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "optim/base.py": "optim/test_nero.py",
     "optim/fused.py": "optim/test_nero.py",
     "population/batches.py": "population/test_fit.py",
-    "population/objective.py": "population/test_fit.py",
     "population/optimizers.py": "population/test_fit.py",
     "population/stack.py": "population/test_fit.py",
     "report/alt.py": "report/test_figures.py",

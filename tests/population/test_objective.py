@@ -1,0 +1,65 @@
+"""Losses of all networks at once are those of every network alone, whatever the loss says about its evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from population.one_by_one import MLP, networks, samples
+from widemargin import losses, regularizers
+from widemargin.losses.protocol import stacking_of
+from widemargin.population.batches import StackedData
+from widemargin.population.objective import Objective
+from widemargin.population.rng import Streams
+from widemargin.population.stack import Stack
+
+CPU = torch.device("cpu")
+
+
+class Own(losses.ScoreLoss):
+    def of(self, scores: Tensor, y: Tensor) -> Tensor:
+        return scores.gather(1, y[:, None]).squeeze(1).neg().exp()
+
+
+@dataclass(frozen=True)
+class Halved(losses.Wrapper):
+    loss: losses.Loss
+
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x / 2, y
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (losses.CrossEntropy(), "scores"),
+        (Own(), "scores"),
+        (losses.Target(), "targets"),
+        (losses.large_margin(), "margins"),
+        (losses.MarginLoss(probes=2, classes="all"), None),
+        (regularizers.Jacobian(weight=1.0, form="sum"), "jacobian"),
+        (Halved(losses.CrossEntropy()), None),
+        (lambda model, x, y: model(x).square().sum(1), None),
+    ],
+)
+@pytest.mark.parametrize("others", [(), (losses.CrossEntropy(),), (losses.Target(alpha=3.0), losses.SoftHinge())])
+def test_one_pass_gives_the_loss_of_every_network(loss: Any, expected: str | None, others: tuple[Any, ...]) -> None:
+    """Also after networks with other losses are done."""
+    assert stacking_of(loss) == expected
+    if isinstance(loss, losses.MarginLoss) and loss.probes is not None:
+        return  # random
+    given, data, each = networks(MLP, 2 + len(others)), samples(), [loss, loss, *others]
+    objective, stack = Objective(each, (), len(data), CPU), Stack(given, CPU)
+    table = StackedData([data] * len(given), range(len(given)), None)
+    alone = torch.stack([one(network, data.x, data.y).mean() for one, network in zip(each, given)]).detach()
+    for left in (len(given), 2):
+        index = torch.arange(left)
+        for part in (objective, stack, table):
+            part.keep(index)
+        values = objective.backward(stack, table.batch(0), [None], Streams(table.seeds, 0, CPU))
+        torch.testing.assert_close(values, alone[:left])
+        assert any(parameter.grad is not None for parameter in stack.trained().values())
