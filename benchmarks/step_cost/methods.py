@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from step_cost.cases import Case
 from widemargin import places
-from widemargin._cuda.graphs import WARM, capture, memory, side_stream
+from widemargin._cuda.graphs import WARM, capture, side_stream
 from widemargin.losses import MarginLoss, margin_backward
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import differences
@@ -136,4 +136,4 @@ class Methods:
         with side_stream(self.x.device):
             for _ in range(WARM):
                 whole()
-        return capture(whole, memory(self.x.device))
+        return capture(whole)

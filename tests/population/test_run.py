@@ -45,7 +45,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def _runs_again(function: Callable[[], None], _: Any) -> Callable[[], None]:
+def _runs_again(function: Callable[[], None]) -> Callable[[], None]:
     def replay() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checks, "_skips_values", lambda _: True)

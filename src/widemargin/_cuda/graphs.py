@@ -28,9 +28,6 @@ from widemargin.checks import check_scores_and_labels
 WARM = 3
 """Steps that run before the capture, in which libraries choose their algorithms and workspaces."""
 
-Pool: TypeAlias = torch.cuda._POOL_HANDLE | None
-"""Memory pool that several graphs share."""
-
 Result: TypeAlias = Tensor | tuple[Tensor, ...] | None
 
 
@@ -98,7 +95,7 @@ class CapturedStep:
 
         self._before_capture()
         try:
-            return capture(once, memory(self._device))
+            return capture(once)
         except RuntimeError as error:  # a device sync in the function, or not enough memory
             if self._raise_out_of_memory and isinstance(error, torch.OutOfMemoryError):
                 raise
@@ -114,14 +111,14 @@ class CapturedStep:
         return result
 
 
-def capture(function: Callable[[], None], pool: Pool) -> Callable[[], None]:
+def capture(function: Callable[[], None]) -> Callable[[], None]:
     """Capture the kernels that `function` launches, without running them; the returned callable launches them."""
     graph = torch.cuda.CUDAGraph()
     collects = gc.isenabled()
     gc.collect()
     gc.disable()  # freeing an older graph during the capture would invalidate it
     try:
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph):
             function()
     finally:
         if collects:
@@ -154,11 +151,6 @@ def why_not(device: torch.device) -> str | None:
 def check_all_labels(scores: Tensor, labels: Tensor) -> None:
     """Check all labels of a training once, since a CUDA graph checks none; `scores` are those of any batch."""
     check_scores_and_labels(scores.new_zeros(()).expand(len(labels), *scores.shape[1:]), labels)
-
-
-def memory(device: torch.device) -> Pool:
-    """A memory pool that several graphs can share; None on other devices than GPUs."""
-    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
 
 def _is_alike(mine: Tensor, given: Tensor) -> bool:
