@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import nn
 
@@ -31,6 +31,8 @@ from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings
 
 Number = float | int
+Sizes: TypeAlias = Sequence[Number]
+Count: TypeAlias = int | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,10 +57,10 @@ def _attack(
     subject: Subject,
     *,
     attack: str,
-    epsilons: Sequence[Number],
+    epsilons: Sizes,
     source: Settings | None = None,
     target: Settings | None = None,
-    count: int | None = None,
+    count: Count = None,
     curve: str | None = None,
     **settings: Any,
 ) -> Row:
@@ -71,23 +73,15 @@ def _attack(
     return _curve(subject, attacked, epsilons, count, curve or attack, "epsilon", **options)
 
 
-def _noise(subject: Subject, *, sigmas: Sequence[Number], count: int | None = None, curve: str = "noise") -> Row:
+def _noise(subject: Subject, *, sigmas: Sizes, count: Count = None, curve: str = "noise") -> Row:
     """Noisy images are not clipped back (elsayed, Figure 7)."""
     return _curve(subject, subject.network, sigmas, count, curve, "sigma", attack="gaussian", bounds=None)
 
 
-def _curve(
-    subject: Subject,
-    network: nn.Module,
-    sizes: Sequence[Number],
-    count: int | None,
-    curve: str,
-    axis: str,
-    **options: Any,
-) -> Row:
+def _curve(subject: Subject, model: nn.Module, sizes: Sizes, count: Count, curve: str, at: str, **options: Any) -> Row:
     test = samples.first(subject.parts.test, count)
-    rows = attacks.curve(network, test, sizes, seed=subject.seed, batch_size=1000, progress=False, **options)
-    return {"points": [{"curve": curve, "at": {axis: r["epsilon"]}, "accuracy": r["accuracy"]} for r in rows]}
+    rows = attacks.curve(model, test, sizes, seed=subject.seed, batch_size=1000, progress=False, **options)
+    return {"points": [{"curve": curve, "at": {at: row["epsilon"]}, "accuracy": row["accuracy"]} for row in rows]}
 
 
 def _margins(
@@ -97,7 +91,7 @@ def _margins(
     at: list[str] | None = None,
     classes: Classes = 1,
     scores: Reading = "logits",
-    count: int | None = None,
+    count: Count = None,
     curve: str = "margins",
 ) -> Row:
     test = samples.first(subject.parts.test, count)
@@ -111,7 +105,7 @@ def _margins(
     return {"points": points}
 
 
-def _density(subject: Subject, *, grid: Sequence[Number], count: int | None = None, curve: str = "density") -> Row:
+def _density(subject: Subject, *, grid: Sizes, count: Count = None, curve: str = "density") -> Row:
     """`grid` is the first and the last margin, and how many there are in all."""
     test = samples.first(subject.parts.test, count)
     d = margins.measure(subject.network, test, at=["input"], progress=False).statistics["input"]
@@ -122,7 +116,7 @@ def _density(subject: Subject, *, grid: Sequence[Number], count: int | None = No
     return {"margin mean": d.mean, "margin sd": d.std, "margin mean/sd": d.ratio, "points": points}
 
 
-def _embedding(subject: Subject, *, of: Sequence[str], count: int | None = None, shown: int = 0) -> Row:
+def _embedding(subject: Subject, *, of: Sequence[str], count: Count = None, shown: int = 0) -> Row:
     row: Row = {"points": []}
     for part in of:
         some = samples.first(subject.parts.train if part == "train" else subject.parts.test, count)
@@ -131,9 +125,7 @@ def _embedding(subject: Subject, *, of: Sequence[str], count: int | None = None,
     return row
 
 
-def _bounds(
-    subject: Subject, *, r: Number, thetas: Sequence[Number], count: int | None = None, probes: int | None = None
-) -> Row:
+def _bounds(subject: Subject, *, r: Number, thetas: Sizes, count: Count = None, probes: int | None = None) -> Row:
     """Odn's bound and each of its terms, beside Bartlett's (odn, Theorem 1 and its remark).
 
     Values of both at the first of `thetas`, their terms, and two curves. "theta": the factor ((r+θ)/(r−θ))² and the
@@ -141,10 +133,8 @@ def _bounds(
     output margin of the samples that are right. Biases are left out of both.
     """
     network, some = subject.network, samples.first(subject.parts.train, count)
-    results = [
-        bounds.odn(network, some.x, some.y, r=r, theta=theta, probes=probes, seed=subject.seed, biases="ignore")
-        for theta in thetas
-    ]
+    odn = functools.partial(bounds.odn, network, some.x, some.y, r=r, probes=probes, seed=subject.seed, biases="ignore")
+    results = [odn(theta=theta) for theta in thetas]
     first = results[0]
     output = margins.measure(network, some, progress=False).output
     right = output[output > 0]

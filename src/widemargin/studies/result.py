@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from widemargin._io.files import write_json
 from widemargin.studies import verdict
 from widemargin.studies.expand import StudyPlan
-from widemargin.studies.rows import AXES, Row, flatten
+from widemargin.studies.rows import AXES, flatten
 from widemargin.studies.schema import SCALES, Study
 from widemargin.studies.settings import Settings, plain
 from widemargin.studies.trial import Trial
@@ -32,9 +32,7 @@ def of(
 ) -> Result:
     """All that `results/<ID>.json` holds; `records` are those of the trials that it rests on."""
     study, scale = plan.study, plan.scale
-    flat: list[Row] = [
-        row for arm, trial, measured in rows for row in flatten(arm, trial.seed, trial.condition, measured)
-    ]
+    flat = [row for arm, trial, measured in rows for row in flatten(arm, trial.seed, trial.condition, measured)]
     judged = [(claim, claim.effect.of(flat, claim.factor)) for claim in study.claims]
     verdicts = [verdict.judge(claim, measured) for claim, measured in judged]
     word = verdict.overall(verdicts)

@@ -63,9 +63,8 @@ def run(
 
     def do(trials: Sequence[Trial], what: str) -> bool:
         left = list({trial.key: trial for trial in trials if trial not in store}.values())
-        for trial, row, seconds in track(
-            _until(engine, left, context, until), f"{study.id} {what}", total=len(left), progress=progress
-        ):
+        done = _until(engine, left, context, until)
+        for trial, row, seconds in track(done, f"{study.id} {what}", total=len(left), progress=progress):
             store.add(trial, row, seconds, origin)
         return all(trial in store for trial in trials)
 

@@ -70,11 +70,9 @@ class Arm:
 
     def cells(self, count: int) -> list[dict[str, Any]]:
         """The first `count` cells of the grid, those that take fewer and shorter steps from the first values first."""
-        names = list(self.search)
-        positions = sorted(
-            itertools.product(*(range(len(self.search[name])) for name in names)), key=lambda cell: (sum(cell), cell)
-        )
-        return [{name: self.search[name][i] for name, i in zip(names, cell)} for cell in positions[:count]]
+        ranges = [range(len(values)) for values in self.search.values()]
+        positions = sorted(itertools.product(*ranges), key=lambda cell: (sum(cell), cell))
+        return [{name: self.search[name][i] for name, i in zip(self.search, cell)} for cell in positions[:count]]
 
     @property
     def grid(self) -> int:
@@ -245,9 +243,7 @@ class Study:
                 raise ValueError(f"scale {name} of {self.id} has the arm {known!r}, expected one of {', '.join(arms)}")
         for axis in scale.of_values:
             if axis not in self.axes:
-                raise ValueError(
-                    f"of_values of scale {name} of {self.id} has {axis!r}, expected one of {list(self.axes)}"
-                )
+                raise ValueError(f"of_values of scale {name} of {self.id} has {axis!r}, expected {list(self.axes)}")
         for arm in self.arms:
             if arm.search and arm.grid < scale.cells and (scale.arms is None or arm.name in scale.arms):
                 raise ValueError(

@@ -35,13 +35,8 @@ class Store:
 
     def add(self, trial: Trial, row: Settings, seconds: float, origin: Settings) -> None:
         """Append a finished trial: what it was, what it measured, how long it took, and where it ran."""
-        record = {
-            "key": trial.key,
-            "trial": trial.plain(),
-            "row": finite(row),
-            "seconds": round(seconds, 3),
-            "origin": dict(origin),
-        }
+        record = {"key": trial.key, "trial": trial.plain(), "row": finite(row)}
+        record |= {"seconds": round(seconds, 3), "origin": dict(origin)}
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file, _alone(file.fileno()):
@@ -52,11 +47,8 @@ class Store:
 
     def seconds(self, scale: str, stage: str) -> list[float]:
         """How long the trials of a scale and stage took."""
-        return [
-            record["seconds"]
-            for record in self.records.values()
-            if record["trial"]["scale"] == scale and record["trial"]["stage"] == stage
-        ]
+        of_scale = [record for record in self.records.values() if record["trial"]["scale"] == scale]
+        return [record["seconds"] for record in of_scale if record["trial"]["stage"] == stage]
 
 
 def _read(path: Path) -> Iterator[Row]:

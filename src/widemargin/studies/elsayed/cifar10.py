@@ -8,7 +8,7 @@ from typing import Any
 
 from widemargin.studies.claims import Claim, gap, order, value
 from widemargin.studies.effects import Ratio
-from widemargin.studies.elsayed.mnist import FLIPS, NORMS, NOT_FLIPPED, over_flips, over_fraction
+from widemargin.studies.elsayed.mnist import FLIPS, NORMS, UNFLIPPED, over_flips, over_fraction
 from widemargin.studies.elsayed.trained_on_all import BLACK, EPSILONS, FROM_CROSS_ENTROPY, TOLD, above, over_epsilon
 from widemargin.studies.schema import Arm, Figure, Scales, Search, Study, accuracy, axis, bars, effort, named, scales
 from widemargin.studies.settings import Settings, overlay, sgd
@@ -120,6 +120,7 @@ E10 = study(
 )
 
 BETTER = ("margin l_inf", "margin l_2")
+SOME_FLIPS = ((0.8,), (0.0, 0.8), (0.0, 0.4, 0.8))
 MEAN = "minus cross-entropy, mean over the noise levels (the paper: 4 to 10)"
 
 E11 = study(
@@ -131,23 +132,18 @@ E11 = study(
         *(order(f"{arm} above cross-entropy everywhere", arm, "cross-entropy") for arm in BETTER),
     ),
     figures=(over_flips("Fig. 8"),),
-    scales=_scales(
-        hours=2, only=({"flips": (0.8,)}, {"flips": (0.0, 0.8)}, {"flips": (0.0, 0.4, 0.8)}), search_at={"flips": 0.8}
-    ),
-    deviations=(NOT_FLIPPED,),
+    scales=_scales(hours=2, search_at={"flips": 0.8}, only=[{"flips": some} for some in SOME_FLIPS]),
+    deviations=(UNFLIPPED,),
 )
 
-BOTH = ("margin l_1", "cross-entropy")
+BOTH, GAIN = ("margin l_1", "cross-entropy"), "l_1 margin minus cross-entropy"
 
 E12 = study(
     **named("E12", "elsayed, Fig. 9", "Few training samples, CIFAR-10"),
     question="Do margins help where there are few samples?",
     axes={"fraction": axis("data.fraction", (0.01, 0.05, 0.1, 0.5, 1.0))},
     claims=(
-        *(
-            gap(f"at {100 * share:g} %, l_1 margin minus cross-entropy", *BOTH, 2.5, where={"fraction": share})
-            for share in (0.05, 0.01)
-        ),
+        *(gap(f"at {100 * share:g} %, {GAIN}", *BOTH, 2.5, where={"fraction": share}) for share in (0.05, 0.01)),
         order("margin l_1 above cross-entropy everywhere", *BOTH),
         order("margin l_inf above cross-entropy everywhere", "margin l_inf", "cross-entropy"),
     ),
@@ -172,14 +168,13 @@ def _measure(epsilons: tuple[float, ...], count: int | None) -> Settings:
 
 
 SIZES = ((0.05, *TOLD), EPSILONS, EPSILONS, EPSILONS)
-GAP = "at ε = 0.1 from cross-entropy, l_1 margin minus cross-entropy"
 
 E13 = study(
     **named("E13", "elsayed, Fig. 10", "FGSM on CIFAR-10, white- and black-box"),
     question="Do margins at training samples protect test samples from one large step?",
     keep=True,
     claims=(
-        gap(GAP, "margin l_1", "cross-entropy", 14.0, where={"curve": BLACK, "epsilon": 0.1}),
+        gap(f"at ε = 0.1 from cross-entropy, {GAIN}", *BOTH, 14.0, where={"curve": BLACK, "epsilon": 0.1}),
         *(
             above(f"{arm} above cross-entropy, {box}-box", arm, "cross-entropy", curve, epsilon=(0.05, 0.1))
             for box, curve in (("white", "fgsm"), ("black", BLACK))
@@ -202,8 +197,8 @@ LAYERS_OF_10 = {"input": "input", "layer 7": PLACES_OF_10[1], "output": "output"
 WATCHED = tuple(arm for arm in FIVE if arm.name in ("cross-entropy", "margin l_2", "ours l_2"))
 AT_INPUT = {"curve": "end", "place": "input", "part": "test"}
 WATCH = {"at": tuple(LAYERS.values()), "p": 2.0, "scores": "softmax", "classes": 1, "every": 500, "count": 1280}
-WATCH_OF_10: Settings = {**WATCH, "at": tuple(LAYERS_OF_10.values())}
-RARE: tuple[Settings, ...] = ({"every": 1, "count": 5}, {"every": 20, "count": 50}, {"every": 100})
+WATCH_OF_10 = {**WATCH, "at": tuple(LAYERS_OF_10.values())}
+FEWER = [WATCH_OF_10 | cut for cut in ({"every": 1, "count": 5}, {"every": 20, "count": 50}, {"every": 100})]
 END = "at the input, on test data, at the end:"
 mean = functools.partial(value, metric="mean", where=AT_INPUT, relative=True)
 
@@ -243,11 +238,7 @@ E15 = Study(
         *(_above(name, part) for name in LAYERS for part in ("train", "validation", "test")),
     ),
     figures=tuple(_distances(name, number) for name, number in zip(LAYERS, (17, 18, 19))),
-    scales=_scales(
-        hours=0.5,
-        arms=WATCHED,
-        more=[{"watch": {**WATCH_OF_10, **rare}} for rare in RARE] + [{"watch": WATCH}],
-    ),
+    scales=_scales(hours=0.5, arms=WATCHED, more=[*({"watch": some} for some in FEWER), {"watch": WATCH}]),
     deviations=(
         "The paper does not say which norm its figures show, nor which margin model: here both are l_2.",
         "The paper averages over each mini-batch; here over the first 1,280 samples of each part, in evaluation mode.",

@@ -125,9 +125,7 @@ OF_LOGITS = _models(margin_of_logits, clip=1.0)
 ALL_LAYER = tuple(f"margin {norm}" for norm in NORMS)
 INPUT_ONLY = tuple(f"margin {norm}, input" for norm in NORMS)
 _DECAY = "Learning rates decay by 0.9 at every 25th of the training; the paper does not give its decay."
-NOT_FLIPPED = (
-    "Hyperparameters are chosen on 5,000 held-out samples whose labels are not flipped; the paper does not say."
-)
+UNFLIPPED = "Hyperparameters are chosen on 5,000 held-out samples whose labels are not flipped; the paper does not say."
 DEVIATIONS = (
     "RMSProp has the learning rates 0.001 or 0.0003, not the paper's 0.01, at which the network does not train.",
     _DECAY,

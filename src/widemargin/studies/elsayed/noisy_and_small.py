@@ -13,7 +13,6 @@ from widemargin.studies.schema import Study, axis, effort, named, scales
 from widemargin.studies.settings import overlay
 
 AT_80 = {"flips": 0.8}
-ONE_CLASS = mnist.one_class(mnist.OF_LOGITS)
 SOME_OF_E3 = ("cross-entropy", *mnist.ALL_LAYER, "ours l_2")
 
 E3 = Study(
@@ -29,10 +28,7 @@ E3 = Study(
         order("l_1 margin above cross-entropy everywhere", "margin l_1", "cross-entropy"),
         order("l_2 margin above cross-entropy everywhere", "margin l_2", "cross-entropy"),
         order("l_inf margin slightly below cross-entropy", "cross-entropy", "margin l_inf"),
-        *(
-            order(f"{everywhere} (all layers) above {at}", everywhere, at)
-            for everywhere, at in zip(mnist.ALL_LAYER, mnist.INPUT_ONLY)
-        ),
+        *(order(f"{arm} (all layers) above {arm}, input", arm, f"{arm}, input") for arm in mnist.ALL_LAYER),
     ),
     figures=(mnist.over_flips("Fig. 12"),),
     scales=scales(
@@ -44,12 +40,12 @@ E3 = Study(
         "nothing is cut; one GPU",
         **effort(minutes=(0.1, 15, 15, 12_000), seeds=(1, 2), cells=(1, 2, 3, 16), search_seeds=(1, 1, 2)),
         settings=(mnist.SMALL, mnist.QUICK, {"steps": 3000}),
-        of_arms=(ONE_CLASS,) * 3,
+        of_arms=(mnist.one_class(mnist.OF_LOGITS),) * 3,
         search_at=(None, {"flips": 0.8}),
         only=({"flips": (0.0, 0.8)}, {"flips": (0.0, 0.4, 0.8)}, {"flips": (0.0, 0.4, 0.8)}),
         arms=(None, SOME_OF_E3, SOME_OF_E3),
     ),
-    deviations=(mnist.NOT_FLIPPED, *mnist.LOGITS_DEVIATIONS),
+    deviations=(mnist.UNFLIPPED, *mnist.LOGITS_DEVIATIONS),
 )
 
 FRACTIONS = (0.00125, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)

@@ -36,10 +36,7 @@ E1 = Study(
     settings={"data": DATA, "network": {"name": "elsayed-toy"}, "steps": 10_000, "batch": None},
     claims=(
         order("margin above cross-entropy on test data", "margin l_2", "cross-entropy"),
-        *(
-            value(f"{arm}: training accuracy", arm, 100.0, metric="train accuracy")
-            for arm in ("cross-entropy", "margin l_2")
-        ),
+        *(value(f"{arm}: training accuracy", arm, 100.0, "train accuracy") for arm in ("cross-entropy", "margin l_2")),
     ),
     figures=(FIGURE, accuracy("arm", "Test accuracy", kind="bars")),
     scales=scales(

@@ -222,6 +222,7 @@ def _figures(what: str) -> tuple[Figure, ...]:
     )
 
 
+GROUPS = "Groups of m of the 16 networks are averaged in order, and the accuracies of the groups averaged."
 SIGN = "The paper gives its curves as pictures only: of the gain of averaging its sign is judged."
 
 
@@ -251,11 +252,7 @@ F8 = Study(
         ),
         only=({"alpha": (0.01, 0.1, 1.0)}, {"alpha": (0.001, 0.01, 0.1, 1.0, 10.0)}),
     ),
-    deviations=(
-        SPHERE,
-        "Groups of m of the 16 networks are averaged in order, and the accuracies of the groups averaged.",
-        SIGN,
-    ),
+    deviations=(SPHERE, GROUPS, SIGN),
 )
 F9 = Study(
     **named("F9", "farhang, Fig. 6 right and §6.1", "Averages of draws of the NN-GP posterior", "nngp"),

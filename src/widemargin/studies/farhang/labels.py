@@ -8,13 +8,7 @@ from widemargin.studies.schema import Arm, Figure, Study, accuracy, axis, effort
 from widemargin.studies.settings import Settings
 
 TRUE, RANDOM = "true labels", "random labels"
-SETTINGS: Settings = {
-    "data": MNIST,
-    "network": mlp(5000, 5, sigma=0.5774),
-    "schedule": decay(0.999),
-    "steps": 1000,
-    "spectral": True,
-}
+SETTINGS = {"data": MNIST, "network": mlp(5000, 5, sigma=0.5774), "schedule": decay(), "steps": 1000, "spectral": True}
 DESCENT: Settings = {"name": "sgd", "lr": 0.001}
 FITTED = {TRUE: 0.18, RANDOM: 0.1}
 """Of α²: the mean loss at which 95 % of the training points are told right, or a few more."""
@@ -111,13 +105,8 @@ F3 = Study(
     **named("F3", "farhang, Fig. 3 and 7", "Attack-set twins", "targeted"),
     question="Do networks of one margin distribution generalize alike?",
     arms=(Arm(name=CONTROL, settings={"data.attack": 0}), Arm(name=ATTACKED, settings={"data.attack": 1000})),
-    settings={
-        "data": {**MNIST, "train": 500},
-        "network": mlp(2048, 2),
-        "optimizer": NERO,
-        "schedule": decay(0.99997),
-        "steps": 100_000,
-    },
+    settings={"data": {**MNIST, "train": 500}, "network": mlp(2048, 2), "optimizer": NERO}
+    | {"schedule": decay(0.99997), "steps": 100_000},
     axes={"alpha": axis("alpha", ALPHAS)},
     claims=(
         value("test accuracy, control", CONTROL, 81.0, where=AT),

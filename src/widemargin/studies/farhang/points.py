@@ -21,7 +21,7 @@ def mlp(width: int, depth: int, **more: float) -> Settings:
     return {"name": "farhang-mlp", "inputs": 784, "width": width, "depth": depth, **more}
 
 
-def decay(factor: float) -> Settings:
+def decay(factor: float = 0.999) -> Settings:
     """A learning rate that is multiplied by `factor` in every step."""
     return {"name": "exponential", "factor": factor, "unit": "steps"}
 

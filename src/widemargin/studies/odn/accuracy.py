@@ -49,7 +49,7 @@ O1 = losses.study(
 QUESTION = "Does the optimal margin distribution loss do better than the others where there are few samples?"
 
 
-def _small_claims(least: float, words: str, reported: Mapping[str, float]) -> tuple[Claim, ...]:
+def _few(least: float, words: str, reported: Mapping[str, float]) -> tuple[Claim, ...]:
     """ODN is above each of the others by `reported` points at the smallest share, and above them at every share."""
     gaps = [
         gap(f"at {words}, ODN minus {other}", losses.ODN, other, points, where={"fraction": least})
@@ -68,9 +68,7 @@ O2 = losses.study(
     question=QUESTION,
     settings=data.MNIST,
     axes={"fraction": data.FRACTIONS},
-    claims=_small_claims(
-        0.00125, "0.125 % of the training set (68 samples)", {"Xent": 4.95, "hinge": 6.84, "soft hinge": 3.03}
-    ),
+    claims=_few(0.00125, "0.125 % of the training set (68 samples)", {"Xent": 4.95, "hinge": 6.84, "soft hinge": 3.03}),
     figures=(_figure("2a"),),
     scales=scales(
         "digits of 8 × 8 pixels, a small network, 3 steps, no search",
@@ -89,9 +87,7 @@ O3 = losses.study(
     question=QUESTION,
     settings=data.CIFAR10,
     axes={"fraction": data.FRACTIONS_OF_CIFAR10},
-    claims=_small_claims(
-        0.005, "0.5 % of the training set (225 samples)", {"Xent": 9.9, "hinge": 10.1, "soft hinge": 13.4}
-    ),
+    claims=_few(0.005, "0.5 % of the training set (225 samples)", {"Xent": 9.9, "hinge": 10.1, "soft hinge": 13.4}),
     figures=(_figure("2b"),),
     scales=scales(
         "synthetic images, a small network, 3 steps, no search",

@@ -15,7 +15,7 @@ SETS: dict[str, Settings] = {
 }
 """Models trained on 1 % of the training set (§4.4)."""
 
-COORDINATES = ("first coordinate", "second coordinate")
+_XY = ("first coordinate", "second coordinate")
 SMALL = (("MNIST", data.SMOKE_MNIST, 60), ("CIFAR-10", data.SMOKE_CIFAR10, 40))
 _REPORTED = {
     ("MNIST", "train"): (21.45, 20.96, 30.32, 86.68),
@@ -64,14 +64,12 @@ def _scales(seeds: int, shown: int) -> Scales:
 
 
 def _figures(name: str, part: str, figure: str) -> tuple[Figure, ...]:
-    where = {"curve": "embedding", "set": name, "part": part, "seed": 0}
-    title = f"last hidden layer of {part} images of {name} by t-SNE (odn, {figure})"
-    return tuple(
-        scatter("x", "y", f"{arm}: {title}", *COORDINATES, arms=(arm,), where=where, split="digit")
-        for arm in losses.SOME
-    )
+    at = {"curve": "embedding", "set": name, "part": part, "seed": 0}
+    text = f"last hidden layer of {part} images of {name} by t-SNE (odn, {figure})"
+    return tuple(scatter("x", "y", f"{arm}: {text}", *_XY, arms=(arm,), where=at, split="digit") for arm in losses.SOME)
 
 
+SWAPPED = "Read with the errata: the rows of Tables 2 and 3 are swapped, and the ratio is between over within."
 TSNE = "The paper does not give its settings of t-SNE: here those of scikit-learn, with perplexity 30."
 
 O5 = losses.study(
@@ -86,10 +84,7 @@ O5 = losses.study(
         for figure in _figures(name, part, number)
     ),
     scales=_scales(seeds=1, shown=300),
-    deviations=(
-        TSNE,
-        "The pictures show the first 300 points of seed 0; the claims are of all points.",
-    ),
+    deviations=(TSNE, "The pictures show the first 300 points of seed 0; the claims are of all points."),
 )
 
 TITLE = "Variance between classes over variance within them, {} images (odn, Tables 2 and 3)"
@@ -97,17 +92,11 @@ O6 = losses.study(
     **named("O6", "odn, Tables 2 and 3", "Variance between and within classes"),
     question="How large is the variance between classes over that within them, in the plane of t-SNE?",
     axes={"set": SETS},
-    claims=(
-        *(claim for key in _REPORTED for claim in _numbers(*key)),
-        *(claim for key in _REPORTED for claim in _most_compact(*key)),
-    ),
+    claims=tuple(claim for form in (_numbers, _most_compact) for key in _REPORTED for claim in form(*key)),
     figures=tuple(
         bars("set", f"between/within {part}", TITLE.format(part), "data", "between / within")
         for part in ("train", "test")
     ),
     scales=_scales(seeds=3, shown=0),
-    deviations=(
-        TSNE,
-        "Read with the errata: the rows of Tables 2 and 3 are swapped, and the ratio is between over within.",
-    ),
+    deviations=(TSNE, SWAPPED),
 )

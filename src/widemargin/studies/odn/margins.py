@@ -25,10 +25,8 @@ def _density(points: int, count: int | None = None) -> Settings:
 
 def _figure(fraction: float, words: str) -> Figure:
     title = f"Density of the margins of test images, trained on {words} (odn, Fig. 5)"
-    where = {"curve": "density", "fraction": fraction}
-    return Figure(
-        "margin", "density", title, "distance to the decision boundary, l_2, linearised", "density", where=where
-    )
+    at = {"curve": "density", "fraction": fraction}
+    return Figure("margin", "density", title, "distance to the decision boundary, l_2, linearised", "density", where=at)
 
 
 O7 = losses.study(

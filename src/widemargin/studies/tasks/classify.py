@@ -178,7 +178,5 @@ def _fit(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
             return [_Trained(network=None, died=str(stopped), loss=None, steps=0)]
         half = len(jobs) // 2  # one of them died: halves find out which, at little more than the cost of all once more
         return [*_fit(jobs[:half], context), *_fit(jobs[half:], context)]
-    return [
-        _Trained(network=network, died=None, loss=loss, steps=steps)
-        for network, loss, steps in zip(trained.networks, trained.losses, trained.steps)
-    ]
+    ends = zip(trained.networks, trained.losses, trained.steps)
+    return [_Trained(network=network, died=None, loss=loss, steps=steps) for network, loss, steps in ends]

@@ -54,15 +54,15 @@ def distances(network: nn.Module, x: Tensor, x2: Tensor) -> Row:
     size = torch.linalg.vector_norm(here, dim=1) + torch.linalg.vector_norm(there, dim=1)
     error = torch.linalg.vector_norm(there - here - carried, dim=1) / size.clamp_min(torch.finfo(size.dtype).tiny)
     slack = 1 + _ROUNDING
-    links = (chain.averaged, chain.jacobian, chain.spectral, chain.frobenius)
-    ordered = torch.stack([a <= b * slack for a, b in itertools.pairwise(links)]).all(dim=0)
-    names = ("‖J̄(x′−x)‖", "‖J̄‖·‖x′−x‖", "Π‖W‖_2·‖x′−x‖", "Π‖W‖_F·‖x′−x‖")
+    links = {"‖J̄(x′−x)‖": chain.averaged, "‖J̄‖·‖x′−x‖": chain.jacobian}
+    links |= {"Π‖W‖_2·‖x′−x‖": chain.spectral, "Π‖W‖_F·‖x′−x‖": chain.frobenius}
+    ordered = torch.stack([a <= b * slack for a, b in itertools.pairwise(links.values())]).all(dim=0)
     moved = chain.moved > 0  # two points of one dead region do not move apart
     if not bool(moved.any()):
         return {"error": None, "theorem 2": None, "theorem 3": None, "points": []}
     points = [
         {"curve": "pairs", "at": {"link": name}, "times": float((link / chain.moved)[moved].median())}
-        for name, link in zip(names, links)
+        for name, link in links.items()
     ]
     return {
         "error": float(error.max()),

@@ -68,12 +68,10 @@ def _row(settings: Settings, networks: Sequence[Any], one: Any) -> Row:
         margin = torch.stack([normalized.frobenius(network, one.clean.x, one.clean.y) for network in networks])
     predictions = torch.stack([predict(network, one.test.x, batch_size=4096).reshape(-1) for network in networks])
     ensemble = finite_ensemble(predictions, one.test.y, sizes=settings["sizes"])
+    sizes = ensemble.accuracies.items()
     return {
         "train accuracy": float(accuracies(networks, one.clean).mean()),
         "margin": float(margin.median()),
         "spread": ensemble.relative_spread,
-        "points": [
-            {"curve": "draws", "at": {"draws": size}, "accuracy": accuracy}
-            for size, accuracy in ensemble.accuracies.items()
-        ],
+        "points": [{"curve": "draws", "at": {"draws": size}, "accuracy": accuracy} for size, accuracy in sizes],
     }

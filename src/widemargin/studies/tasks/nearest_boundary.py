@@ -99,11 +99,6 @@ def _descent(a: Vector, c: float, p: float) -> float:
         gradient = p * np.sign(delta) * np.abs(delta) ** (p - 1)
         return float((np.abs(delta) ** p).sum()), along.T @ gradient
 
-    solved = minimize(
-        objective,
-        np.zeros(along.shape[1]),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 500, "ftol": 1e-13, "gtol": 1e-10, "maxcor": 30},
-    )
+    options = {"maxiter": 500, "ftol": 1e-13, "gtol": 1e-10, "maxcor": 30}
+    solved = minimize(objective, np.zeros(along.shape[1]), jac=True, method="L-BFGS-B", options=options)
     return size * float(solved.fun) ** (1 / p)

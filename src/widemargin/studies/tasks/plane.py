@@ -53,7 +53,12 @@ def run(trial: Trial, context: TrialContext) -> Row:
     row |= around(network, train.select(torch.tensor([chosen])), float(margins[chosen]), trial.settings["grid"])
     points = row.pop("points")
     if trial.seed in trial.settings["shown"]:
-        row["points"] = [*_picture(piece, train), *_features(network, train), *points]
+        drawn = {"plane": train.x, "features": features(network, train.x)}
+        row["points"] = [
+            *(planes.point(name, f"class {int(y)}", at) for name, x in drawn.items() for at, y in zip(x, train.y)),
+            *(planes.point("plane", "boundary", at) for at in planes.along(piece.boundary().ends, 0.05)),
+            *points,
+        ]
     return row
 
 
@@ -115,15 +120,6 @@ def around(network: nn.Module, one: Samples, margin: float, count: int) -> Row:
         "area R^F": float(frobenius.double().sum()) / total if total else None,
         "points": shown,
     }
-
-
-def _picture(piece: geometry.Slice, train: Samples) -> list[Row]:
-    points = [planes.point("plane", f"class {int(y)}", x) for x, y in zip(train.x, train.y)]
-    return [*points, *(planes.point("plane", "boundary", at) for at in planes.along(piece.boundary().ends, 0.05))]
-
-
-def _features(network: nn.Sequential, train: Samples) -> list[Row]:
-    return [planes.point("features", f"class {int(y)}", at) for at, y in zip(features(network, train.x), train.y)]
 
 
 def features(network: nn.Sequential, x: Tensor) -> Tensor:

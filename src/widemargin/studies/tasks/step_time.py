@@ -53,10 +53,8 @@ def run(trial: Trial, context: TrialContext) -> Row:
         "cross-entropy": lambda: entropy(network, x, y).mean().backward(),
     }
     with torch.autocast(device.type, torch.bfloat16, enabled=given["precision"] == "bfloat16"):
-        pairs = [
-            [_timed(step, optimizer, device) for step in steps.values()]
-            for _ in range(given["warm"] + given["repeats"])
-        ][given["warm"] :]
+        rounds = range(given["warm"] + given["repeats"])
+        pairs = [[_timed(step, optimizer, device) for step in steps.values()] for _ in rounds][given["warm"] :]
     medians = [statistics.median(times) for times in zip(*pairs)]
     return {
         "ratio": statistics.median(a / b for a, b in pairs),

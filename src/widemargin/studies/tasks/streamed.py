@@ -16,7 +16,7 @@ gives its settings, and there is no `validation`.
 
 from __future__ import annotations
 
-import functools
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,9 +45,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
         raise ValueError("the task 'streamed' has no search: give its arms no search")
     network = _trained(given, trial.seed, context)
     test = _test(_data(given["data"], context), given.get("count"), trial.seed, given["batch"])
-    curve = functools.partial(
-        attacks.curve, network, test, bounds=(0.0, 1.0), batch_size=given["batch"], progress=False
-    )
+    curve = partial(attacks.curve, network, test, bounds=(0.0, 1.0), batch_size=given["batch"], progress=False)
     clean = curve([0.0])
     points = []
     for attack in given.get("attacks", ()):
@@ -60,7 +58,7 @@ def run(trial: Trial, context: TrialContext) -> Row:
 def _trained(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
     given = {key: settings[key] for key in _TRAINING}
     key = digest(["streamed", VERSION, given, seed])
-    build = functools.partial(networks.build, given["network"], seed)
+    build = partial(networks.build, given["network"], seed)
     kept = networks.load(context.weights, key, build)
     if kept is not None:
         return kept[0].to(context.device)
