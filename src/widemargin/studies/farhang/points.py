@@ -16,7 +16,7 @@ EMBEDDED: Settings = {"data.name": "mnist-5k"}
 NERO: Settings = {"name": "nero", "lr": 0.01}
 
 
-def mlp(width: int, depth: int, **more: float) -> Settings:
+def mlp(width: int, depth: int, **more: float | int) -> Settings:
     """The fully connected network without biases."""
     return {"name": "farhang-mlp", "inputs": 784, "width": width, "depth": depth, **more}
 
