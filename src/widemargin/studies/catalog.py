@@ -1,4 +1,4 @@
-"""Results of the four papers by id, with the modules that declare them. To add one: a file and a line here."""
+"""Results of the four papers by id, and the modules that declare them. To add one: declare it and list it here."""
 
 from __future__ import annotations
 
