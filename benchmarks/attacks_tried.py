@@ -23,7 +23,7 @@ from widemargin.studies.elsayed import mnist
 from widemargin.studies.elsayed.trained_on_all import COUNTS, declare
 from widemargin.studies.run import run
 from widemargin.studies.schema import Arm, Scale, ScaleName, Study
-from widemargin.studies.trial import Context
+from widemargin.studies.trial import TrialContext
 
 NORM = "l_inf"
 SIZES = (0.1, 0.2)
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/attacks-tried.json"))
     parser.add_argument("--small", action="store_true", help="digits and 2 steps, to see that it works")
     given = parser.parse_args()
-    context = Context(device=given.device, root=given.data_root, weights=given.runs / "weights")
+    context = TrialContext(device=given.device, root=given.data_root, weights=given.runs / "weights")
     engine = engines.engine("workers", count=given.workers) if given.workers > 1 else engines.one_by_one
     found = run(
         study(given.small),
