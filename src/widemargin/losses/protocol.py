@@ -88,9 +88,12 @@ def is_capturable(part: object) -> bool:
 
 
 def stacking_of(part: object) -> Stacking | None:
-    """How a loss or regularizer is evaluated for a population; None: network by network."""
-    stacking: Stacking | None = getattr(part, "stacking", None)
-    return stacking
+    """How a loss or regularizer is evaluated for a population; None: network by network.
+
+    A subclass that overrides the values is evaluated network by network, except for the `of` of a loss of scores.
+    """
+    values = ("__call__",) if getattr(part, "stacking", None) == "scores" else ("__call__", "of")
+    return cast("Stacking | None", _own(part, "stacking", values))
 
 
 def innermost(loss: object) -> object:
@@ -105,12 +108,12 @@ def values_of(loss: Loss, model: nn.Module, x: Tensor, y: Tensor, index: Tensor 
     return loss(model, x, y, index=index) if needs_index(loss) else loss(model, x, y)  # type: ignore[call-arg]
 
 
-def _own(loss: object, name: str) -> object:
-    """The attribute `name` of `loss`, or None where it was inherited together with a value that `loss` overrides."""
+def _own(loss: object, name: str, values: tuple[str, ...] = ("__call__", "of")) -> object:
+    """The attribute `name` of `loss`, or None where it was inherited together with `values` that `loss` overrides."""
     if name not in getattr(loss, "__dict__", {}):
         for cls in type(loss).__mro__:
             if name in vars(cls):
                 break
-            if vars(cls).keys() & {"__call__", "of"}:
+            if not vars(cls).keys().isdisjoint(values):
                 return None
     return getattr(loss, name, None)

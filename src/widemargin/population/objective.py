@@ -13,7 +13,7 @@ from widemargin.checks import check_scores_and_labels
 from widemargin.losses import MarginLoss, ScoreLoss, Target, scale_free
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
-from widemargin.losses.protocol import Loss, stacking_of, values_of
+from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
 from widemargin.margins.distance import Linearization, linearize
 from widemargin.modules import uncounted
 from widemargin.population.batches import StackedBatch
@@ -79,7 +79,8 @@ class Objective:
             groups.setdefault(_key(loss), []).append(number)
         self._groups = [(self.losses[rows[0]], torch.tensor(rows, device=self.device)) for rows in groups.values()]
         passes = {(stacking_of(loss), _lines(loss)) for loss, _ in self._groups}
-        self._stacking = passes.pop()[0] if len(passes) == 1 else None
+        is_alike = len(passes) == 1 and not any(needs_index(loss) for loss, _ in self._groups)
+        self._stacking = passes.pop()[0] if is_alike else None
 
     def _loss(self, stack: Stack, batch: StackedBatch, key: Tensor | None, streams: Streams) -> Tensor:
         """The mean loss of every network, `[networks]`."""

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +25,6 @@ from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
 from widemargin.training.stopping import bad_row, stop_at_sample
-
-Hook: TypeAlias = Literal["on_step_end", "on_epoch_end"]
 
 
 def train(fabric: Fabric, config: FitConfig) -> Outcome:
@@ -198,7 +196,7 @@ class FitLoop:
     def _end(self, callback: Callback) -> None:
         callback.on_fit_end(self.state())
 
-    def _call(self, hook: Hook) -> None:
+    def _call(self, hook: Literal["on_step_end", "on_epoch_end"]) -> None:
         state = self.state()
         for callback in self.config.callbacks:
             self.at.stopped = bool(getattr(callback, hook)(state)) or self.at.stopped
