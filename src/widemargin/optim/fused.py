@@ -35,19 +35,10 @@ def advance_(
 
 
 def _advance(  # type: ignore[no-untyped-def]
-    rows,
-    gradients,
-    vs,
-    paces,
-    count,
-    beta,
-    rest,
-    FAN_IN: tl.constexpr,
-    STRIDE: tl.constexpr,
-    GRADIENT_STRIDE: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    rows, gradients, vs, paces, count, beta, rest,
+    FAN_IN: tl.constexpr, STRIDE: tl.constexpr, GRADIENT_STRIDE: tl.constexpr, TOGETHER: tl.constexpr,
     COLUMNS: tl.constexpr,
-) -> None:
+) -> None:  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * TOGETHER + tl.arange(0, TOGETHER)
     column = tl.arange(0, COLUMNS)
     is_row = number < count
