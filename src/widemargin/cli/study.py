@@ -66,7 +66,7 @@ def run(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="The studies to run, or [bold]all[/bold].")],
     scale: Annotated[
         Literal["smoke", "quick", "budget", "paper"],
-        option("smoke: seconds, a test of the code; quick: minutes; budget: hours; paper: as in the paper."),
+        option("smoke: a test of the code; quick: minutes; budget: the paper's data in less time; paper: in full."),
     ] = "quick",
     seeds: Annotated[int | None, option("Number of final seeds; by default that of the scale.", "N", min=1)] = None,
     minutes: Annotated[Number, option("Start no trial after X minutes, counted over all studies.", "X", min=0)] = None,
