@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from population.one_by_one import BN_CNN, CNN, difference, networks, samples
 from widemargin import losses, population
+from widemargin._cuda import graphs
 from widemargin.data import Samples
 from widemargin.population.conv_matmul import convolve, forms, halves, pooled, why_not_fused
 from widemargin.training import SGD, Nero
@@ -65,7 +66,10 @@ def test_cuda_kernels_convolve(shape: tuple[int, int, int, int], with_bias: bool
 @pytest.mark.parametrize("kind", [CNN, BN_CNN])
 @pytest.mark.parametrize("optimizer", [SGD(lr=0.05), Nero(lr=0.01)])
 @pytest.mark.parametrize("graph", [True, False])
-def test_cuda_weights_of_any_form_in_float32(kind: str, optimizer: Any, graph: bool) -> None:
+def test_cuda_weights_of_any_form_in_float32(
+    kind: str, optimizer: Any, graph: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "_python_rng_state", lambda: None)  # beartype, which looks on in tests, draws from it
     given, data = [network.float() for network in networks(kind)], samples()
     data = Samples(data.x.float(), data.y)
     setting: dict[str, Any] = {"loss": MARGIN, "optimizer": optimizer, "steps": 10, "batch_size": 8, "device": "cuda"}

@@ -41,7 +41,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if request.param == "cpu":
         monkeypatch.setattr(graphs, "why_not", lambda _: None)
         monkeypatch.setattr(graphs, "capture", _runs_again)
-        monkeypatch.setattr(graphs, "_python_rng_state", lambda: None)  # beartype, which looks on in tests, draws
+    monkeypatch.setattr(graphs, "_python_rng_state", lambda: None)  # beartype, which looks on in tests, draws from it
     return str(request.param)
 
 

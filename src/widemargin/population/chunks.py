@@ -111,8 +111,7 @@ def seconds(plan: PopulationConfig, size: int, form: Convolutions) -> float:
 def _measured(plan: PopulationConfig, sizes: Sequence[int], forms: tuple[Convolutions, ...]) -> Chunk | None:
     """The fastest of the sizes and forms, or None where the training is too short to time any."""
     allowed = _PART_FOR_MEASURING * len(plan) * plan.steps / (1 + _TIMED)  # network-steps, as slow as one by one
-    best: Chunk | None = None
-    best_time = math.inf
+    best, best_time = None, math.inf
     for size in sizes:
         tried = forms if size > 1 else forms[:1]  # one network has one form
         allowed -= size * len(tried)

@@ -147,8 +147,10 @@ class PopulationRun:
         self.losses = losses
         if passes is not None:
             self.no_cuda_graph = self.no_cuda_graph or passes.why_not
-        if self.no_cuda_graph is not None and plan.cuda_graph:
-            raise RuntimeError(f"cuda_graph is True, but {self.no_cuda_graph}: expected cuda_graph=None or False")
+        if self.no_cuda_graph is not None:
+            self.close()
+            if plan.cuda_graph:
+                raise RuntimeError(f"cuda_graph is True, but {self.no_cuda_graph}: expected cuda_graph=None or False")
         if passes is None or not passes.is_replayed:
             return None
         self.was_recorded = True
