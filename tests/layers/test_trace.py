@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import bounds, certify, geometry, layers
+from widemargin import bounds, certify, geometry, layers, margins
 
 X = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 0, 1])
@@ -98,6 +98,16 @@ def test_modules_of_ones_own_are_followed_and_layers_that_run_twice_have_two_nam
     assert len(bounds.cushions(Blocks().double(), x).layer) == 3
     initial = Blocks().double()
     assert bounds.spectral(initial, x, Y, margin=1.0, reference=initial).complexity == 0.0
+
+
+def test_inference_mode_and_activations_in_place_change_nothing() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(6, 2, bias=False)).double(), X.double()
+    expected, normalized = bounds.neyshabur(model, x).value, margins.normalized.operator_norms(model, x.clone())
+    torch.testing.assert_close(x, X.double(), rtol=0, atol=0)
+    with torch.inference_mode():
+        assert bounds.neyshabur(model, x.clone()).value == expected
+        assert margins.normalized.operator_norms(model, x.clone()) == normalized
 
 
 def test_a_parametrized_layer_is_one_layer() -> None:

@@ -41,7 +41,7 @@ def read_chain(model: nn.Module, x: Tensor, *capabilities: str) -> tuple[list[Ca
         for name in mixing_modules(network):
             layer = network.get_submodule(name)
             raise TypeError(f"layer {name!r} is {layer!r}, which keeps no running statistics: it is not a fixed map")
-    trace = Trace(network, cast_input(network, x[:1].detach()), *capabilities)
+    trace = Trace(network, cast_input(network, x[:1].detach().clone()), *capabilities)
     if trace.gap is not None:
         raise TypeError(f"{trace.gap}, expected a chain of modules (no functional activations, no residual sums)")
     return trace.calls, trace.scores
@@ -57,15 +57,16 @@ class Trace:
     def __init__(self, network: nn.Module, x: Tensor, *capabilities: str) -> None:
         self.calls: list[Call] = []
         self.gap: str | None = None
-        self._last, self._version, self._before = x, x._version, "the input"
         self._runs: Counter[nn.Module] = Counter()
         self._running = [("", network)]  # containers, outermost first
         self._names: defaultdict[nn.Module, list[str]] = defaultdict(list)
         for name, module in network.named_modules(remove_duplicate=False):
             self._names[module].append(name)
         with ExitStack() as stack:
-            for context in (evaluating(network), uncompiled(network), torch.no_grad()):
+            for context in (torch.inference_mode(False), evaluating(network), uncompiled(network), torch.no_grad()):
                 stack.enter_context(context)
+            x = x.clone() if x.is_inference() else x  # tensors of inference mode have no version
+            self._last, self._version, self._before = x, x._version, "the input"
             self._watch(network, capabilities, stack, set())
             self.scores = scores_of(network(x))
             self._follow(self.scores, "its end")
