@@ -56,6 +56,26 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     return torch.linalg.vector_norm(rows / unit, p, dim=1) * unit[:, 0]
 
 
+def steepest(gradient: Float[Tensor, "batch ..."], p: float) -> Float[Tensor, "batch ..."]:
+    """The u of every sample with ‖u‖_p = 1 along which ⟨u, gradient⟩ is largest: ‖gradient‖_q; 0 where it is 0.
+
+    gradient/‖gradient‖_2 for p = 2, its signs for p = ∞, and its largest entry alone for p = 1.
+    """
+    check_p(p)
+    rows = wide(gradient.flatten(1))
+    largest = rows.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+    if p == math.inf:
+        u = rows.sign()
+    elif p == 1:
+        first = rows.abs().argmax(dim=1, keepdim=True)
+        u = torch.zeros_like(rows).scatter(1, first, rows.gather(1, first).sign())
+    else:
+        u = rows / largest  # no power overflows
+        u = u if p == 2 else u.sign() * u.abs() ** (dual(p) - 1)
+        u = u / lp(u, p)[:, None].clamp_min(torch.finfo(rows.dtype).tiny)
+    return u.view(gradient.shape)
+
+
 def frobenius(weight: Tensor) -> Tensor:
     """‖W‖_F = √(Σ W_ij²), over all entries of a matrix or kernel."""
     return torch.linalg.vector_norm(weight)

@@ -53,6 +53,8 @@ class At(_ZeroTensors):
 
     def __init__(self, names: Sequence[str]) -> None:
         self._zeros: dict[str, Tensor | None] = dict.fromkeys(names)
+        self.activations: dict[str, Tensor] = {}
+        """The input or activations at every place that a forward pass has reached, without their graph."""
         self._held_constant: Callable[[], AbstractContextManager[None]] = nullcontext
         self._is_compiled = False
         self._mixes: str | None = None
@@ -92,7 +94,7 @@ class At(_ZeroTensors):
             )
         # One expanded number: a full tensor of zeros would cost as much as the layer's own ReLU.
         zero = value.new_zeros(()).expand(value.shape).requires_grad_()
-        self._zeros[name] = zero
+        self._zeros[name], self.activations[name] = zero, value.detach()
         return value + zero
 
     def frozen_route(self) -> Route:
@@ -165,6 +167,18 @@ class At(_ZeroTensors):
         return grad if self._sample_dims == 1 else grad.flatten(first, first + self._sample_dims - 1)
 
 
+class _Steps(At):
+    """Steps that are added at places."""
+
+    def __init__(self, steps: Mapping[str, Tensor]) -> None:
+        super().__init__(list(steps))
+        self._steps = steps
+
+    def add(self, name: str, value: Tensor) -> Tensor:
+        """`value` plus the step of the place `name`."""
+        return value + self._steps[name]
+
+
 @contextmanager
 def watch(model: nn.Module, places: Places = (INPUT,), *, statistics: BatchStatistics | None = None) -> Iterator[At]:
     """Watch `places` of `model` during one forward pass inside the `with` block.
@@ -209,6 +223,18 @@ def watch(model: nn.Module, places: Places = (INPUT,), *, statistics: BatchStati
         for name in names:
             stack.callback(_attach(model, modules.get(name, model), name, at).remove)
         yield at
+
+
+@contextmanager
+def moved(model: nn.Module, steps: Mapping[str, Tensor]) -> Iterator[None]:
+    """`model` with `steps[name]` added at every place `name`, in the forward passes inside the `with` block."""
+    modules, add = dict(unwrap(model).named_modules()), _Steps(steps)
+    with ExitStack() as stack:
+        if steps.keys() != {INPUT}:
+            stack.enter_context(uncompiled(model))
+        for name in steps:
+            stack.callback(_attach(model, modules.get(name, model), name, add).remove)
+        yield
 
 
 def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:

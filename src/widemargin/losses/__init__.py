@@ -9,6 +9,7 @@ from widemargin.losses.margin import MarginLoss
 from widemargin.losses.penalties import Band, Hinge, Penalty
 from widemargin.losses.presets import large_margin, odn, odn_hinge
 from widemargin.losses.protocol import Loss, margin_backward
+from widemargin.losses.wide_margin import WideMargin
 from widemargin.losses.wrappers import Wrapper
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "ScoreLoss",
     "SoftHinge",
     "Target",
+    "WideMargin",
     "Wrapper",
     "large_margin",
     "margin_backward",

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from widemargin.split_backward.backward import Backward
 
-Stacking: TypeAlias = Literal["scores", "targets", "margins", "jacobian"]
+Stacking: TypeAlias = Literal["scores", "targets", "margins", "wide", "jacobian"]
 """Evaluation for all networks of a population at once: by `of(scores, y)`, by `squared` with the `alpha` of every
-network, by one linearization and the `penalize` of every network, or by `of` with a classifier for every sample."""
+network, by one linearization and the `penalize` of every network, by one second pass, or by `of` with a classifier
+for every sample."""
 
 
 @runtime_checkable

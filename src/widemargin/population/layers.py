@@ -26,6 +26,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.hooks import RemovableHandle
 
 from widemargin import layers
+from widemargin._autograd.batch_statistics import batch_norm
 from widemargin._autograd.frozen_batchnorm import Route, scale, switch
 from widemargin.population import rng
 
@@ -128,7 +129,7 @@ def normalise(
     networks, _, channels = x.shape[:3]
     mean, variance, weight, bias = (None if v is None else v.view(-1) for v in (mean, variance, weight, bias))
     flat = x.transpose(0, 1).flatten(1, 2)  # [batch, networks·channels, ...]
-    out = F.batch_norm(flat, mean, variance, weight, bias, by_batch, momentum, eps)
+    out = batch_norm(flat, mean, variance, weight, bias, by_batch, momentum, eps)
     return out.unflatten(1, (networks, channels)).transpose(0, 1)
 
 

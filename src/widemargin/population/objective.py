@@ -9,13 +9,17 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin.checks import check_scores_and_labels
-from widemargin.losses import MarginLoss, ScoreLoss, Target, scale_free
+from widemargin.losses import MarginLoss, ScoreLoss, Target, WideMargin, scale_free
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
+from widemargin.losses.wide_margin import against, penalty, share_of_right, step_length, strongest_other
 from widemargin.margins.distance import Linearization, linearize
+from widemargin.margins.second_point import steps_down
 from widemargin.modules import uncounted
+from widemargin.places import INPUT
 from widemargin.population.batches import StackedBatch
 from widemargin.population.rng import Streams
 from widemargin.population.stack import Stack
@@ -91,6 +95,8 @@ class Objective:
                 return self._scores(stack, batch, key)
             if self._stacking == "margins":
                 return self._margins(stack, batch, key, cast("MarginLoss", self.losses[0]))
+            if self._stacking == "wide":
+                return self._wide(stack, batch, key, cast("WideMargin", self.losses[0]))
         return _one_by_one(stack, batch, self.losses, key, streams)
 
     def _scores(self, stack: Stack, batch: StackedBatch, key: Tensor | None) -> Tensor:
@@ -130,6 +136,24 @@ class Objective:
 
             values = vmap(penalize)(difference[rows], {name: slope[rows] for name, slope in slopes.items()})
             return values + loss.cross_entropy * entropy[rows] if loss.cross_entropy else values
+
+        return self._by_group(of)
+
+    def _wide(self, stack: Stack, batch: StackedBatch, key: Tensor | None, first: WideMargin) -> Tensor:
+        """`WideMargin` by one second pass for all; steps and shares of right answers are those of each network."""
+        kept, y = KeptStatistics(), batch.y.flatten()
+        scores, at = stack.scores(batch.x, at=(INPUT,), keys=key, kept=kept)
+        other = strongest_other(scores, y)
+        difference = against(scores, y, other)
+        lengths = step_length(batch.x, batch.y, first.p).repeat_interleave(batch.y.shape[1])
+        steps = steps_down(at.gradients(difference), {INPUT: lengths}, first.p)[INPUT]
+        with uncounted(stack.base), kept.reused():
+            moved, _ = stack.scores(batch.x + steps.view_as(batch.x), keys=key)
+        terms = share_of_right(difference, len(stack)) * penalty(difference - against(moved, y, other))
+        f, terms = scores.unflatten(0, (len(stack), -1)), terms.view(len(stack), -1)
+
+        def of(loss: WideMargin, rows: Tensor | slice) -> Tensor:
+            return loss.base.of(f[rows].flatten(0, 1), batch.y[rows].flatten()) + loss.strength * terms[rows].flatten()
 
         return self._by_group(of)
 
@@ -198,8 +222,8 @@ def _own_rows(matrices: Tensor, samples: int) -> Callable[[Tensor], Tensor]:
 
 def _lines(loss: Loss) -> tuple[object, ...]:
     """The settings that decide about the passes of a margin loss; other losses have none."""
-    names = ("at", "p", "classes", "read_as", "second_order", "statistics") if stacking_of(loss) == "margins" else ()
-    return tuple(getattr(loss, name) for name in names)
+    names = {"margins": ("at", "p", "classes", "read_as", "second_order", "statistics"), "wide": ("p",)}
+    return tuple(getattr(loss, name) for name in names.get(stacking_of(loss) or "", ()))
 
 
 def _one_by_one(

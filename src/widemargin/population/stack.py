@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from widemargin import places
+from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin.modules import evaluating, mixing_modules, scores_of
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
@@ -78,11 +79,12 @@ class Stack:
         at: Sequence[str] = (),
         statistics: BatchStatistics = "coupled",
         keys: Tensor | None = None,
+        kept: KeptStatistics | None = None,
     ) -> tuple[Tensor, StackedAt]:
         """The scores of all networks, flattened to `[networks·batch, ...]`, and the places watched on the way.
 
         `x` is `[networks, batch, ...]`, a batch for every network; `keys` `[networks]` are those of the dropout masks,
-        None for no dropout.
+        None for no dropout. The batch statistics of the pass are recorded in `kept`.
         """
         like = self._like(x, at) if at else {}
         zeros = {  # one number, as often as it is needed, as in `places`
@@ -106,6 +108,8 @@ class Stack:
                 route = watched.frozen_route()
                 for name in mixing_modules(self.base):
                     stack.callback(freeze(self.base.get_submodule(name), route).remove)
+            if kept is not None:
+                stack.enter_context(kept.recorded(watched.frozen_route()))
             dims = (0, 0, 0, None if keys is None else 0, 0)
             f = vmap(forward, in_dims=dims)(self.parameters, self.buffers, zeros, keys, x)
         f = f.flatten(0, 1)

@@ -1,0 +1,221 @@
+"""Batch statistics of BatchNorm layers, computed in one forward pass and used again in another.
+
+A step with two forward passes, of a batch and of the same batch moved a little, must normalise both alike: statistics
+of the moved batch would hide part of the change. The second pass therefore takes mean and standard deviation of the
+first one, with their graph: held constant they would let training shrink the activations of the first pass without
+limit. Running statistics count the batch once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from widemargin._autograd.frozen_batchnorm import Route
+from widemargin.types import Args, AutogradContext, Kwargs
+
+Statistics = tuple[Tensor, Tensor]
+"""Mean and 1/√(variance + ε) of every channel."""
+
+
+class KeptStatistics:
+    """The statistics of every batch normalisation of a forward pass, in the order of the calls.
+
+    It sees all calls of `F.batch_norm` in training mode, so also those of the user's own layers.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[Statistics] = []
+
+    @contextmanager
+    def recorded(self, route: Route) -> Iterator[None]:
+        """Record the statistics of a forward pass inside the `with` block; its gradients follow `route`."""
+        self._kept = []
+
+        def normalised(
+            x: Tensor,
+            running_mean: Tensor | None,
+            running_variance: Tensor | None,
+            weight: Tensor | None,
+            bias: Tensor | None,
+            momentum: float,
+            eps: float,
+        ) -> Tensor:
+            out, *statistics = normalise(x, weight, bias, running_mean, running_variance, momentum, eps, route)
+            self._kept.append((statistics[0], statistics[1]))
+            return out
+
+        with _replaced(normalised):
+            yield
+
+    @contextmanager
+    def reused(self) -> Iterator[None]:
+        """Normalise with the recorded statistics in a forward pass inside the `with` block."""
+        calls = iter(self._kept)
+
+        def normalised(
+            x: Tensor, _: object, __: object, weight: Tensor | None, bias: Tensor | None, ___: float, eps: float
+        ) -> Tensor:
+            return normalise_with(x, weight, bias, *next(calls), eps)
+
+        with _replaced(normalised):
+            yield
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`F.batch_norm`, with statistics recorded or used again; for functions that a `TorchFunctionMode` does not see."""
+    replacement = _REPLACEMENT.get() if training else None
+    if replacement is None:
+        return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    return replacement(input, running_mean, running_var, weight, bias, momentum, eps)
+
+
+_REPLACEMENT: ContextVar[Callable[..., Tensor] | None] = ContextVar("replacement", default=None)
+"""The function that replaces `F.batch_norm` in training mode now."""
+
+
+@contextmanager
+def _replaced(function: Callable[..., Tensor]) -> Iterator[None]:
+    before = _REPLACEMENT.set(function)
+    try:
+        with _BatchNorms():
+            yield
+    finally:
+        _REPLACEMENT.reset(before)
+
+
+class _BatchNorms(TorchFunctionMode):
+    """Replaces `F.batch_norm` by `batch_norm`."""
+
+    def __torch_function__(
+        self, func: Callable[..., object], types: Args, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
+        return (batch_norm if func is F.batch_norm else func)(*args, **(kwargs or {}))
+
+
+def normalise(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_variance: Tensor | None,
+    momentum: float,
+    eps: float,
+    route: Route,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`F.batch_norm` in training mode, and the statistics of the batch, all of them differentiable."""
+    result: tuple[Tensor, Tensor, Tensor] = _Normalise.apply(
+        x, weight, bias, running_mean, running_variance, momentum, eps, route
+    )
+    return result
+
+
+def normalise_with(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, inverse: Tensor, eps: float
+) -> Tensor:
+    """w·(x − mean)·inverse + b, differentiable in all of them."""
+    result: Tensor = _NormaliseWith.apply(x, weight, bias, mean, inverse, eps)
+    return result
+
+
+class _Normalise(torch.autograd.Function):
+    """Batch normalisation whose statistics are outputs, too."""
+
+    @staticmethod
+    def forward(
+        ctx: AutogradContext,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        running_mean: Tensor | None,
+        running_variance: Tensor | None,
+        momentum: float,
+        eps: float,
+        route: Route,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        out, mean, inverse = torch.native_batch_norm(
+            x, weight, bias, running_mean, running_variance, True, momentum, eps
+        )
+        ctx.save_for_backward(x, weight, mean, inverse)
+        ctx.eps, ctx.route = eps, route
+        ctx.set_materialize_grads(False)
+        return out, mean, inverse
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: AutogradContext, g: Tensor | None, to_mean: Tensor | None, to_inverse: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        x, weight, mean, inverse = ctx.saved_tensors
+        if ctx.route.is_frozen:
+            assert g is not None
+            return (g * _scale(weight, inverse, x)).to(x.dtype), *[None] * 7
+        to_x: Tensor | None = None
+        to_weight: Tensor | None = None
+        to_bias: Tensor | None = None
+        if g is not None:
+            mask = [ctx.needs_input_grad[0], *(need and weight is not None for need in ctx.needs_input_grad[1:3])]
+            to_x, to_weight, to_bias = torch.ops.aten.native_batch_norm_backward(
+                g, x, weight, None, None, mean, inverse, True, ctx.eps, mask
+            )
+        if to_mean is not None and to_inverse is not None and ctx.needs_input_grad[0]:
+            samples = x.numel() // len(mean)
+            slope = -to_inverse * inverse**3 / samples
+            own = x * _by_channel(slope, x) + _by_channel(to_mean / samples - slope * mean, x)
+            to_x = own.to(x.dtype) if to_x is None else to_x + own.to(x.dtype)
+        return to_x, to_weight, to_bias, *[None] * 5
+
+
+class _NormaliseWith(torch.autograd.Function):
+    """Normalisation with given statistics, by the kernels of evaluation mode."""
+
+    @staticmethod
+    def forward(
+        ctx: AutogradContext,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mean: Tensor,
+        inverse: Tensor,
+        eps: float,
+    ) -> Tensor:
+        variance = inverse**-2 - eps
+        ctx.save_for_backward(x, weight, mean, inverse, variance)
+        ctx.eps = eps
+        return torch.native_batch_norm(x, weight, bias, mean, variance, False, 0.0, eps)[0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: AutogradContext, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, inverse, variance = ctx.saved_tensors
+        to_x, to_weight, to_bias = torch.ops.aten.native_batch_norm_backward(
+            g, x, weight, mean, variance, None, None, False, ctx.eps, [ctx.needs_input_grad[0], True, True]
+        )
+        factor = 1.0 if weight is None else weight  # x̂ = (x − mean)·inverse, so both follow from Σ g and Σ g·x̂
+        to_mean, to_inverse = -to_bias * factor * inverse, to_weight * factor / inverse
+        has_weight = weight is not None
+        return to_x, to_weight if has_weight else None, to_bias if has_weight else None, to_mean, to_inverse, None
+
+
+def _scale(weight: Tensor | None, inverse: Tensor, x: Tensor) -> Tensor:
+    return _by_channel(inverse if weight is None else inverse * weight, x)
+
+
+def _by_channel(values: Tensor, x: Tensor) -> Tensor:
+    return values.view(1, -1, *[1] * (x.ndim - 2))
