@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,8 @@ STRONGEST = (
 ALL = ("all classes", "all classes, one by one")
 ESTIMATED = ("all classes estimated, m = 3", "class chosen by a probe")
 GRAPHS = ("cross-entropy, CUDA graph", "margin_backward, CUDA graph", "with cross-entropy, CUDA graph")
+WIDE = ("WideMargin", "WideMargin, share 1/8", "cross-entropy and Jacobian, double backward")
+WIDE_GRAPHS = ("cross-entropy, CUDA graph", "WideMargin, CUDA graph", "WideMargin, share 1/8, CUDA graph")
 JACOBIAN = ("Jacobian regularizer", "Jacobian regularizer, a backward per class")
 
 
@@ -66,6 +69,29 @@ def cases(settings: Settings) -> Iterator[Case]:
         batch=128 if on_gpu else 16,
         methods=every + group,
     )
+    yield from _networks(on_gpu, small, every, group, STRONGEST + graphs + ESTIMATED)
+    wide = WIDE + (WIDE_GRAPHS if on_gpu else ())
+    for case in _networks(on_gpu, small, wide, (), wide):
+        yield dataclasses.replace(case, label=f"WideMargin, {case.label}", places=("input",))
+    yield from _jacobian(on_gpu)
+    if on_gpu:
+        yield Case(
+            label="Inception v3, bf16",
+            network="inception-v3",
+            build={"auxiliary": False},
+            shape=(3, 299, 299),
+            classes=1000,
+            places=INCEPTION,
+            batch=64,
+            precision="bf16",
+            methods=STRONGEST + graphs + ESTIMATED,
+        )
+    yield from _scaling(on_gpu, small)
+
+
+def _networks(
+    on_gpu: bool, small: dict[str, Any], every: tuple[str, ...], group: tuple[str, ...], of_vit: tuple[str, ...]
+) -> Iterator[Case]:
     for precision in ("fp32", "bf16") if on_gpu else ("fp32",):
         for norm, name in (("GroupNorm", "wrn-28-10-gn"), ("BatchNorm", "wrn-28-10")):
             yield Case(
@@ -87,22 +113,8 @@ def cases(settings: Settings) -> Iterator[Case]:
             places=VIT,
             batch=64 if on_gpu else 4,
             precision=precision,
-            methods=STRONGEST + graphs + ESTIMATED,
+            methods=of_vit,
         )
-    yield from _jacobian(on_gpu)
-    if on_gpu:
-        yield Case(
-            label="Inception v3, bf16",
-            network="inception-v3",
-            build={"auxiliary": False},
-            shape=(3, 299, 299),
-            classes=1000,
-            places=INCEPTION,
-            batch=64,
-            precision="bf16",
-            methods=STRONGEST + graphs + ESTIMATED,
-        )
-    yield from _scaling(on_gpu, small)
 
 
 def _jacobian(on_gpu: bool) -> Iterator[Case]:

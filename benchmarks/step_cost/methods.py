@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from step_cost.cases import Case
 from widemargin import places
 from widemargin._cuda.graphs import WARM, capture, side_stream
-from widemargin.losses import MarginLoss, margin_backward
+from widemargin.losses import MarginLoss, WideMargin, margin_backward
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import differences
 from widemargin.modules import mixing_modules, scores_of
-from widemargin.regularizers import Jacobian
+from widemargin.regularizers import Jacobian, JacobianFrobenius
 
 Step = Callable[[], object]
 
@@ -47,6 +47,11 @@ class Methods:
             "a backward per place and class": lambda: self._autograd(lambda: self._per_place(every)),
             "all classes estimated, m = 3": lambda: self._margin(name, self._probed(aggregate="sum", probes=3)),
             "class chosen by a probe": lambda: self._margin(name, self._probed(probes=1)),
+            "WideMargin": lambda: self._autograd(self._wide),
+            "WideMargin, share 1/8": lambda: self._autograd(self._wide_share),
+            "cross-entropy and Jacobian, double backward": lambda: self._autograd(self._frobenius),
+            "WideMargin, CUDA graph": lambda: self._recorded(self._autograd(self._wide)),
+            "WideMargin, share 1/8, CUDA graph": lambda: self._recorded(self._autograd(self._wide_share)),
             "Jacobian regularizer": lambda: self._autograd(self._jacobian),
             "Jacobian regularizer, a backward per class": lambda: self._autograd(self._jacobian_per_class),
             "cross-entropy, CUDA graph": lambda: self._recorded(self._cross_entropy),
@@ -111,6 +116,19 @@ class Methods:
                 columns[name].append(gradient.float().flatten(1).norm(dim=1))
         slopes = {name: torch.stack(column, dim=1) for name, column in columns.items()}
         return loss.penalize(Linearization(difference=difference, slopes=slopes))
+
+    def _wide(self) -> Tensor:
+        return WideMargin()(self.network, self.x, self.y)
+
+    def _wide_share(self) -> Tensor:
+        return WideMargin(share=1 / 8)(self.network, self.x, self.y)
+
+    def _frobenius(self) -> Tensor:
+        """With one forward pass for both."""
+        loss = JacobianFrobenius(weight=0.03)
+        with places.watch(self.network, (loss.at,), statistics=loss.statistics) as at:
+            scores = scores_of(self.network(self.x))
+        return nn.functional.cross_entropy(scores, self.y) + loss.of(scores, self.y, at=at)
 
     def _jacobian(self) -> Tensor:
         return Jacobian(weight=1.0, form="sum")(self.network, self.x, self.y)
