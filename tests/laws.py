@@ -238,6 +238,31 @@ PRINTED = [
     for row in MARGINS
 ]
 
+
+def _hold_wide(value: losses.WideMargin, model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    """The loss with its steps, other classes and share of right answers as they are now."""
+    at_x = x.clone().requires_grad_()
+    scores = model(at_x)
+    other = scores.detach().scatter(1, y[:, None], -math.inf).argmax(dim=1)
+
+    def difference(points: Tensor) -> Tensor:
+        f = model(points)
+        return f[range(len(y)), y] - f[range(len(y)), other]
+
+    d = difference(at_x)
+    (slope,) = torch.autograd.grad(d.sum(), at_x)
+    nearest = torch.stack([min(torch.dist(a, b) for b, k in zip(x, y) if k != c) for a, c in zip(x, y)])
+    length = min(float(x.var(dim=0, correction=0).mean().sqrt()), float(nearest.median()) / 16)
+    moved = x - length * slope / slope.norm(dim=1, keepdim=True)
+    right = float((d > 0).double().mean())
+
+    def held() -> Tensor:
+        change = difference(x) - difference(moved)
+        return nn.functional.cross_entropy(model(x), y, reduction="none") + value.strength * right**2 * change**2
+
+    return held
+
+
 ROWS = [
     *MARGINS,
     *PRINTED,
@@ -253,5 +278,11 @@ ROWS = [
     _itself("jacobian frobenius", regularizers.JacobianFrobenius(weight=0.5, projections=None)),
     _itself("weight decay", regularizers.WeightDecay(weight=0.1), kind="weight"),
     _itself("classifier", regularizers.ClassifierPenalty(weight=0.1), kind="weight"),
+    Row(
+        name="wide margin",
+        value=losses.WideMargin(strength=3.0),
+        singles=losses.WideMargin(strength=0.0),  # steps follow from the batch
+        hold=_hold_wide,
+    ),
     Row(name="adversarial", value=_PGD, singles=_PGD, hold=_hold_examples),
 ]

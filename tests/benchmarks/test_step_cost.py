@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from step_cost import Settings, fit, run
-from step_cost.cases import ALL, CNN, ESTIMATED, GRAPHS, JACOBIAN, STRONGEST, Case, cases
+from step_cost.cases import ALL, CNN, ESTIMATED, GRAPHS, JACOBIAN, STRONGEST, WIDE, WIDE_GRAPHS, Case, cases
 from step_cost.methods import Methods
 from step_cost.rows import measure_row
 from step_cost.timing import in_turns, ratios
@@ -88,7 +88,7 @@ def test_places_and_methods_of_every_row_are_known(device: str) -> None:
     rows = list(cases(Settings(device=device)))
     assert len({case.label for case in rows}) == len(rows)
     known = {*STRONGEST, *ALL, *ESTIMATED, *JACOBIAN, "cross-entropy"}
-    known |= {"a backward per place and class", *GRAPHS}
+    known |= {"a backward per place and class", *GRAPHS, *WIDE, *WIDE_GRAPHS}
     for case in rows:
         assert {case.base, *case.methods} <= known
         assert len(case.methods) > 0

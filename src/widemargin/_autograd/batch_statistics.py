@@ -28,7 +28,7 @@ Statistics = tuple[Tensor, Tensor]
 class KeptStatistics:
     """The statistics of every batch normalisation of a forward pass, in the order of the calls.
 
-    It sees all calls of `F.batch_norm` in training mode, so also those of the user's own layers.
+    It sees all calls of `F.batch_norm` in training mode, so also those of layers with a `forward` of their own.
     """
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ class _NormaliseWith(torch.autograd.Function):
     def backward(ctx: AutogradContext, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, inverse, variance = ctx.saved_tensors
         to_x, to_weight, to_bias = torch.ops.aten.native_batch_norm_backward(
-            g, x, weight, mean, variance, None, None, False, ctx.eps, [ctx.needs_input_grad[0], True, True]
+            g, x, weight, mean, variance, mean, inverse, False, ctx.eps, [ctx.needs_input_grad[0], True, True]
         )
         factor = 1.0 if weight is None else weight  # x̂ = (x − mean)·inverse, so both follow from Σ g and Σ g·x̂
         to_mean, to_inverse = -to_bias * factor * inverse, to_weight * factor / inverse

@@ -8,7 +8,7 @@ backward. In a linear region of a ReLU network this is exact for every h; elsewh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -35,23 +35,23 @@ class TwoPasses:
         self.model, self.network = model, unwrap(model)
         self._statistics, self._masks = KeptStatistics(), _Masks()
         self._states: list[Tensor] = []
-        self.is_random = False
+        self.is_random, self._mixes = False, bool(mixing_modules(self.network))
 
     def first(self, x: Tensor, at: Sequence[str]) -> tuple[Scores, At]:
         """The scores of the batch, and the places `at` of their graph."""
         watching = places.watch(self.model, at, statistics="coupled")
-        with self._eager(), watching as watched, self._statistics.recorded(watched.frozen_route()):
+        with self._eager(), watching as watched, self._recorded(watched):
             return self._drawn(x), watched
 
     def again(self, x: Tensor, at: Sequence[str]) -> tuple[Scores, At]:
         """The same for some samples of the batch, with its batch statistics, and new dropout masks."""
         watching = places.watch(self.model, at, statistics="coupled")
-        with self._eager(), uncounted(self.network), self._statistics.reused(), watching as watched:
+        with self._eager(), uncounted(self.network), self._reused(), watching as watched:
             return self._drawn(x), watched
 
     def moved(self, x: Tensor, steps: Mapping[str, Tensor]) -> Scores:
         """The scores of the samples of the last pass, with `steps` added at the places."""
-        statistics, moving = self._statistics.reused(), places.moved(self.model, steps)
+        statistics, moving = self._reused(), places.moved(self.model, steps)
         drawn, masks = _with_random_states(self._states, x.device), self._masks.reused(x.device)
         with self._eager(), uncounted(self.network), statistics, moving, drawn, masks:
             return scores_of(self.model(x))
@@ -66,10 +66,16 @@ class TwoPasses:
         self.is_random = is_drawn or bool(self._masks)
         return scores
 
+    def _recorded(self, watched: At) -> AbstractContextManager[None]:
+        return self._statistics.recorded(watched.frozen_route()) if self._mixes else nullcontext()
+
+    def _reused(self) -> AbstractContextManager[None]:
+        return self._statistics.reused() if self._mixes else nullcontext()
+
     @contextmanager
     def _eager(self) -> Iterator[None]:
         """The network uncompiled where BatchNorm mixes samples: a compiled one would not notice replaced functions."""
-        with uncompiled(self.model) if mixing_modules(self.network) else nullcontext():
+        with uncompiled(self.model) if self._mixes else nullcontext():
             yield
 
 
@@ -112,7 +118,7 @@ class _Masks(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.dropout:
             return self._dropout(*args, **kwargs)
-        if func in _OTHER_DROPOUTS and kwargs.get("training", True) and kwargs.get("dropout_p", 1.0):
+        if func in _OTHER_DROPOUTS and _draws(func, args, kwargs):
             raise RuntimeError(f"{func.__name__} draws random numbers, which two passes in a CUDA graph can't share")
         return func(*args, **kwargs)
 
@@ -125,14 +131,21 @@ class _Masks(TorchFunctionMode):
         return input * next(self._calls)
 
 
-_OTHER_DROPOUTS = (
-    F.dropout1d,
-    F.dropout2d,
-    F.dropout3d,
-    F.alpha_dropout,
-    F.feature_alpha_dropout,
-    F.scaled_dot_product_attention,
-)
+def _draws(func: Callable[..., object], args: Args, kwargs: Kwargs) -> bool:
+    """Whether a call of another function with dropout drops anything."""
+    given = {**dict(zip(_OTHER_DROPOUTS[func], args)), **kwargs}
+    return bool(given.get("training", True) and given.get("p", given.get("dropout_p", 0.0)))
+
+
+_DROPOUT = ("input", "p", "training", "inplace")
+_OTHER_DROPOUTS: dict[Callable[..., object], tuple[str, ...]] = {
+    F.dropout1d: _DROPOUT,
+    F.dropout2d: _DROPOUT,
+    F.dropout3d: _DROPOUT,
+    F.alpha_dropout: _DROPOUT,
+    F.feature_alpha_dropout: _DROPOUT,
+    F.scaled_dot_product_attention: ("query", "key", "value", "attn_mask", "dropout_p"),
+}
 
 
 def _random_states(device: torch.device) -> list[Tensor]:
