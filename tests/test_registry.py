@@ -15,6 +15,9 @@ from widemargin.registry import LossName, OptimizerName, ScheduleName
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
+        ({"name": "wide-margin"}, losses.WideMargin()),
+        ({"name": "wide-margin", "at": ["a"], "p": "inf", "share": 0.5}, losses.WideMargin(
+            at=("a",), p=math.inf, share=0.5)),
         ({"name": "cross-entropy"}, losses.CrossEntropy()),
         ({"name": "hinge", "gamma": 2.0}, losses.MultiClassHinge(gamma=2.0)),
         ({"name": "hinge", "cross_entropy": 0}, losses.MultiClassHinge()),

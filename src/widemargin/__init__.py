@@ -32,13 +32,20 @@ if TYPE_CHECKING:
         training,
     )
     from widemargin.certify.bracket import bracket
+    from widemargin.losses.wide_margin import WideMargin
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
 
 # No module of the package may have one of these names: importing it would put the module in the function's place.
-_NAMES = {"bracket": "certify.bracket", "fit": "training.fit", "measure": "margins.measurement"}
+_NAMES = {
+    "WideMargin": "losses.wide_margin",
+    "bracket": "certify.bracket",
+    "fit": "training.fit",
+    "measure": "margins.measurement",
+}
 
 __all__ = [
+    "WideMargin",
     "__version__",
     "attacks",
     "bounds",

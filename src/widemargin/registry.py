@@ -26,7 +26,7 @@ Values: TypeAlias = Mapping[str, Any]
 """A name and arguments, as plain values."""
 
 
-LossName = Literal["cross-entropy", "hinge", "soft-hinge", "large-margin", "odn", "odn-hinge", "target"]
+LossName = Literal["wide-margin", "cross-entropy", "hinge", "soft-hinge", "large-margin", "odn", "odn-hinge", "target"]
 OptimizerName = Literal["adam", "sgd", "rmsprop"]
 ScheduleName = Literal["constant", "cosine"]
 """Losses, optimizers and schedules of the command line."""
@@ -128,6 +128,7 @@ def _losses() -> dict[str, Callable[..., Any]]:
     from widemargin import losses
 
     return {
+        "wide-margin": losses.WideMargin,
         "cross-entropy": losses.CrossEntropy,
         "hinge": losses.MultiClassHinge,
         "soft-hinge": losses.SoftHinge,

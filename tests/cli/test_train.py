@@ -67,6 +67,18 @@ def test_it_trains_what_the_library_trains(run: Run) -> None:
     assert "120 samples to train on, 400 to test on; seed 3" in page
 
 
+def test_the_default_loss_is_the_wide_margin_one(run: Run) -> None:
+    answer = run("train", *SMALL, "--strength", "2", "--out", "there")
+    assert answer.code == 0, answer.err
+    torch.manual_seed(0)
+    model = wm.models.build("toy-mlp", hidden=(4,))
+    wm.fit(model, wm.data.load("toy"), loss=wm.WideMargin(strength=2.0), epochs=2, devices=Devices(accelerator="cpu"))
+    found = load_file("there/weights.safetensors")
+    assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
+    settings = json.loads(Path("there/summary.json").read_text())["settings"]
+    assert settings["loss"].startswith("WideMargin(strength=2.0")
+
+
 def test_the_same_command_again_goes_on_and_another_one_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ("train", *SMALL, "--loss", "odn", "--count", "100")
     assert run(*command).code == 0
@@ -105,7 +117,10 @@ def test_a_training_that_dies_ends_with_its_sentence(run: Run) -> None:
     ("arguments", "sentence"),
     [
         (("--loss", "odn", "--gamma", "1"), "--gamma is not for --loss odn, but for hinge, large-margin, odn-hinge"),
-        (("--gamma", "-1"), "gamma is -1.0"),
+        (("--gamma", "1"), "--gamma is not for --loss wide-margin"),
+        (("--loss", "large-margin", "--gamma", "-1"), "gamma is -1.0"),
+        (("--share", "2"), "share is 2.0"),
+        (("--loss", "odn", "--strength", "1"), "--strength is not for --loss odn, but for wide-margin"),
         (("--lr", "-1"), "lr is -1"),
         (("--p", "0.5"), "--p: p is 0.5"),
         (("--at", "inptu"), "--at: at has 'inptu', which is no module of"),

@@ -56,6 +56,20 @@ def test_cross_entropy_is_a_plain_loop(schedule: Any) -> None:
     torch.testing.assert_close(weights(result.model), weights(model), rtol=0, atol=1e-12)
 
 
+def test_the_default_loss_is_the_wide_margin_one() -> None:
+    """Against a plain loop of one batch an epoch, in which the order of the samples does not matter."""
+    data = samples()
+    model, other = network(), network()
+    wm.fit(model, data, epochs=3, batch_size=len(data), optimizer=SGD(lr=0.1), devices=CPU, callbacks=[UNMEASURED])
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        wm.WideMargin()(other, data.x, data.y).mean().backward()
+        optimizer.step()
+    for mine, plain in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, plain, rtol=1e-4, atol=1e-6)
+
+
 def test_regularizers_of_samples_are_averaged_and_those_of_weights_added() -> None:
     data, model = samples(), network()
     jacobian, decay = regularizers.Jacobian(weight=0.3, form="sum"), regularizers.WeightDecay(weight=0.01)

@@ -1,4 +1,4 @@
-"""`widemargin train`: train a network with a margin loss, measure it, and write a page."""
+"""`widemargin train`: train a network with wide margins, measure it, and write a page."""
 
 from __future__ import annotations
 
@@ -36,8 +36,12 @@ def train(
     data: options.DataName,
     loss: Annotated[
         LossName,
-        loss_option("cross-entropy, hinge, soft-hinge, large-margin (elsayed), odn, odn-hinge or target.", "NAME"),
-    ] = "large-margin",
+        loss_option(
+            "wide-margin, which needs no settings; large-margin (elsayed), odn, odn-hinge, cross-entropy, hinge, "
+            "soft-hinge or target (farhang).",
+            "NAME",
+        ),
+    ] = "wide-margin",
     set_: options.Set = None,
     weights: options.Weights = None,
     seed: options.Seed = 0,
@@ -45,6 +49,10 @@ def train(
         int | None, data_option("Train on N samples drawn at random; by default on all.", "N", min=1)
     ] = None,
     data_root: options.DataRoot = None,
+    strength: Annotated[Number, loss_option("Factor of the term that widens margins (wide-margin).", "X")] = None,
+    share: Annotated[
+        Number, loss_option("Part of each batch whose margins are widened, above 0 to 1 (wide-margin).", "X")
+    ] = None,
     gamma: Annotated[
         Number, loss_option("γ, the margin above which the loss is zero (large-margin, odn-hinge, hinge).", "X")
     ] = None,
@@ -71,7 +79,7 @@ def train(
     tensorboard: Annotated[Path | None, result_option("Write TensorBoard logs to this folder.", "FOLDER")] = None,
     folder: options.Folder = Path("runs/train"),
 ) -> None:
-    r"""Train a network with a margin loss, measure it on the test set, and write a page.
+    r"""Train a network with wide margins, measure it on the test set, and write a page.
 
     Writes weights.safetensors, history.json, margins.parquet, summary.json,
     page.html and a checkpoint: the same command continues an interrupted run,
@@ -79,12 +87,17 @@ def train(
 
     [bold]Examples[/bold]
 
-    The large-margin loss at two places, and cross-entropy for comparison:
+    The default loss, and cross-entropy for comparison:
 
       widemargin train --model elsayed-mnist-cnn --data mnist-5k \
-          --loss large-margin --gamma 1 --at input --at conv2 --out runs/wide
+          --out runs/wide
       widemargin train --model elsayed-mnist-cnn --data mnist-5k \
           --loss cross-entropy --out runs/plain
+
+    The large-margin loss of elsayed at two places:
+
+      widemargin train --model elsayed-mnist-cnn --data mnist-5k \
+          --loss large-margin --gamma 1 --at input --at conv2
 
     Your own network, build() in nets.py, with the loss as printed in odn:
 
@@ -100,6 +113,7 @@ def train(
             norms.check_p(p)
     places = tuple(at) if at else None
     given: dict[str, Json] = {"gamma": gamma, "r": r, "theta": theta, "mu": mu, "alpha": alpha, "at": places, "p": p}
+    given |= {"strength": strength, "share": share}
     given |= {"classes": None if classes is None else parse_classes(classes), "cross_entropy": add_cross_entropy}
     minimised = _loss(loss, given, as_printed=as_printed)
     weighted = {"jacobian": jacobian, "weight-decay": weight_decay}

@@ -1,4 +1,4 @@
-"""Losses: one margin loss with several penalties, and the baselines it is compared with.
+"""Losses: `WideMargin`, the default; the papers' margin loss with several penalties; and baselines.
 
 Every loss is a frozen value that returns one number per sample. It is called as `loss(model, x, y)`, or as
 `loss.of(scores, y)` given the scores of a forward pass.

@@ -34,6 +34,10 @@ class MarginLoss:
     gradient, as in elsayed §4.1, unless `second_order`. By default the loss has its scale-free form
     (see `losses.scale_free`); `stabilize=None` gives the printed one.
 
+    Use it for the papers' losses, for distances that should reach a known value, and at many places at nearly the cost
+    of cross-entropy (`backward`). It can underfit, since constant denominators let slopes grow with score differences:
+    as a default for any network and data take `WideMargin`.
+
     Args:
         penalty: `Hinge(gamma=…)` or `Band(r=…, theta=…, mu=…)`.
         at: the places whose margins count; their penalties are added.

@@ -19,6 +19,9 @@ def large_margin(
 ) -> MarginLoss:
     """Elsayed et al.'s loss, eq. (15), as on MNIST: the hinge of the smallest distance over all other classes.
 
+    Use it to rerun the paper, or for convolutional networks without BatchNorm where γ, the distance to reach, is known.
+    With few samples, flipped labels or other networks `WideMargin` is the better choice: it needs no γ.
+
     γ is in input units, since the scores are logits (errata 2): `wm.measure` gives the distances of a network. The
     paper's γ of 200 to 20000 go with `read_as="softmax"`, `cross_entropy=1.0` and `stabilize=None`.
     """
@@ -30,6 +33,9 @@ def odn(*, r: float = 2.0, theta: float = 1.0, mu: float = 0.1, **settings: Any)
 
     Until a margin exceeds r + θ it equals the hinge with γ = r − θ, in the scale-free form or with r − θ = 1: `odn()`
     equals `MarginLoss()` until a margin exceeds 3.
+
+    Use it to rerun the paper, or where distances should lie in a band rather than be as large as possible; otherwise
+    `WideMargin` is the better choice.
 
     The paper's r/θ/μ for CIFAR-10 are 30/0.7/0.1 with batch norm and 1.2/0.7/0.1 without; MNIST's are not given.
     """

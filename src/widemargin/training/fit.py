@@ -13,6 +13,7 @@ from torch import nn
 from widemargin import norms, places
 from widemargin.checks import check_callable, check_count, check_module, check_number, check_seed
 from widemargin.losses.protocol import Loss, norm_of, places_of
+from widemargin.losses.wide_margin import WideMargin
 from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
 from widemargin.training.config import Devices, FitConfig, Regularizer, fabric, quiet
@@ -38,9 +39,9 @@ def fit(
     model: nn.Module,
     data: object,
     *,
-    loss: Loss,
+    loss: Loss = WideMargin(),  # noqa: B008 (all four are frozen values)
     epochs: int,
-    optimizer: MakesOptimizer = AdamW(),  # noqa: B008 (all three are frozen values)
+    optimizer: MakesOptimizer = AdamW(),  # noqa: B008
     schedule: Schedule = Constant(),  # noqa: B008
     regularizers: Sequence[Regularizer] = (),
     batch_size: int = 128,
@@ -62,7 +63,7 @@ def fit(
         data: a name (its training set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset`, or a `DataLoader`,
             which keeps its own batches and order. Tensors are indexed on the device.
         loss: `loss(model, x, y)` → one number per sample, called with `index=` too (the samples' positions in the
-            training set) if it has `needs_index`.
+            training set) if it has `needs_index`. By default cross-entropy that widens the margins.
         epochs: passes over the data.
         optimizer: `SGD`, `AdamW`, `RMSprop`, `Nero`, `functools.partial(torch.optim.SGD, lr=…)`, or any function of
             parameters that returns a torch optimizer.
