@@ -267,6 +267,8 @@ ROWS = [
     *MARGINS,
     *PRINTED,
     _itself("cross-entropy", losses.CrossEntropy()),
+    _itself("label smoothing", losses.CrossEntropy(label_smoothing=0.1)),
+    _itself("generalized cross-entropy", losses.GeneralizedCrossEntropy()),
     _itself("crammer-singer", losses.MultiClassHinge()),
     _itself("weston-watkins", losses.MultiClassHinge(gamma=2.0, kind="weston-watkins")),
     _itself("soft hinge", losses.SoftHinge()),

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import oracles_losses as slow
-from widemargin.losses import CrossEntropy, MultiClassHinge, SoftHinge
+from widemargin.losses import CrossEntropy, GeneralizedCrossEntropy, MultiClassHinge, SoftHinge
 
 
 @pytest.fixture
@@ -32,6 +32,31 @@ def test_binary_cross_entropy_is_that_of_two_scores(scores: torch.Tensor) -> Non
     torch.testing.assert_close(SoftHinge().of(f, signs), expected)
 
 
+def test_label_smoothing_is_pytorchs(scores: torch.Tensor, labels: torch.Tensor) -> None:
+    expected = F.cross_entropy(scores, labels, reduction="none", label_smoothing=0.1)
+    torch.testing.assert_close(CrossEntropy(label_smoothing=0.1).of(scores, labels), expected)
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(label_smoothing=0.2), GeneralizedCrossEntropy()], ids=repr)
+def test_a_binary_network_is_one_of_two_scores(
+    loss: CrossEntropy | GeneralizedCrossEntropy, scores: torch.Tensor
+) -> None:
+    signs = torch.where(scores[:, 1] > 0, 1.0, -1.0).double()
+    two = torch.stack([torch.zeros(9, dtype=torch.float64), scores[:, 0]], dim=1)
+    torch.testing.assert_close(loss.of(scores[:, 0], signs), loss.of(two, (signs > 0).long()))
+
+
+@pytest.mark.parametrize("q", [0.2, 0.7, 1.0])
+def test_generalized_cross_entropy_as_printed(scores: torch.Tensor, labels: torch.Tensor, q: float) -> None:
+    p = scores.softmax(dim=1).gather(1, labels[:, None]).squeeze(1)
+    torch.testing.assert_close(GeneralizedCrossEntropy(q=q).of(scores, labels), (1 - p**q) / q)
+
+
+def test_generalized_cross_entropy_tends_to_cross_entropy(scores: torch.Tensor, labels: torch.Tensor) -> None:
+    value = GeneralizedCrossEntropy(q=1e-8).of(scores, labels)
+    torch.testing.assert_close(value, CrossEntropy().of(scores, labels), rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 4.0])
 def test_hinges_by_loop(scores: torch.Tensor, labels: torch.Tensor, gamma: float) -> None:
     for kind, oracle in (("crammer-singer", slow.crammer_singer), ("weston-watkins", slow.weston_watkins)):
@@ -55,7 +80,7 @@ def test_soft_hinge_is_pytorchs_multilabel_soft_margin_loss_on_one_hot_labels(
     torch.testing.assert_close(SoftHinge().of(scores, labels), expected)
 
 
-@pytest.mark.parametrize("loss", [CrossEntropy(), MultiClassHinge(), SoftHinge()], ids=repr)
+@pytest.mark.parametrize("loss", [CrossEntropy(), GeneralizedCrossEntropy(), MultiClassHinge(), SoftHinge()], ids=repr)
 def test_bad_labels_and_scores_get_their_sentence(
     loss: CrossEntropy, scores: torch.Tensor, labels: torch.Tensor, untyped: None
 ) -> None:
@@ -68,6 +93,10 @@ def test_bad_labels_and_scores_get_their_sentence(
 def test_unknown_kinds() -> None:
     with pytest.raises(ValueError, match=r"gamma is 0\.0"):
         MultiClassHinge(gamma=0.0)
+    with pytest.raises(ValueError, match=r"label_smoothing is 1\.5"):
+        CrossEntropy(label_smoothing=1.5)
+    with pytest.raises(ValueError, match=r"\bq is 0\.0"):
+        GeneralizedCrossEntropy(q=0.0)
 
 
 def test_an_unknown_kind(untyped: None) -> None:

@@ -23,6 +23,7 @@ SUM = regularizers.Jacobian(weight=0.2, form="sum")
 CASES: dict[str, dict[str, Any]] = {
     "cross-entropy": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.05)},
     "momentum": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.05, momentum=0.9, weight_decay=0.01)},
+    "smoothed": {"loss": losses.CrossEntropy(label_smoothing=0.1), "optimizer": SGD(lr=0.05)},
     "nesterov": {"loss": losses.SoftHinge(), "optimizer": SGD(lr=0.05, momentum=0.9, nesterov=True)},
     "adam": {"loss": losses.CrossEntropy(), "optimizer": AdamW(lr=0.01, weight_decay=0.1), "schedule": Cosine()},
     "rmsprop": {"loss": losses.CrossEntropy(), "optimizer": RMSprop(lr=0.003), "schedule": Cosine()},
@@ -35,6 +36,13 @@ CASES: dict[str, dict[str, Any]] = {
     "margin as printed": {"loss": losses.odn(stabilize=None), "optimizer": SGD(lr=0.001, momentum=0.9)},
     "margin exactly": {"loss": losses.large_margin(second_order=True, statistics="frozen"), "optimizer": SGD(lr=0.05)},
     "Jacobian": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.05), "regularizers": (SUM,)},
+    "wide margin": {"loss": losses.WideMargin(), "optimizer": SGD(lr=0.05)},
+    "wide margin of a share": {"loss": losses.WideMargin(share=0.3), "optimizer": SGD(lr=0.05)},
+    "Frobenius": {
+        "loss": losses.GeneralizedCrossEntropy(),
+        "optimizer": SGD(lr=0.05),
+        "regularizers": (regularizers.JacobianFrobenius(weight=0.2, projections=None),),
+    },
     "Jacobian in pairs": {
         "loss": losses.large_margin(statistics="frozen"),
         "optimizer": AdamW(lr=0.01),

@@ -4,7 +4,14 @@ Every loss is a frozen value that returns one number per sample. It is called as
 `loss.of(scores, y)` given the scores of a forward pass.
 """
 
-from widemargin.losses.classification import CrossEntropy, MultiClassHinge, ScoreLoss, SoftHinge, Target
+from widemargin.losses.classification import (
+    CrossEntropy,
+    GeneralizedCrossEntropy,
+    MultiClassHinge,
+    ScoreLoss,
+    SoftHinge,
+    Target,
+)
 from widemargin.losses.margin import MarginLoss
 from widemargin.losses.penalties import Band, Hinge, Penalty
 from widemargin.losses.presets import large_margin, odn, odn_hinge
@@ -15,6 +22,7 @@ from widemargin.losses.wrappers import Wrapper
 __all__ = [
     "Band",
     "CrossEntropy",
+    "GeneralizedCrossEntropy",
     "Hinge",
     "Loss",
     "MarginLoss",

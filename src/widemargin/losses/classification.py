@@ -35,14 +35,46 @@ class ScoreLoss(abc.ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy(ScoreLoss):
-    """−log softmax(f)_y; for a binary network log(1 + exp(−f·y)) (odn §4, Xent)."""
+    """−log softmax(f)_y; for a binary network log(1 + exp(−f·y)) (odn §4, Xent).
 
+    With `label_smoothing` ε the label has a probability of 1 − ε + ε/k and every other class one of ε/k (Szegedy et al.
+    2016, §7; as in `torch.nn.functional.cross_entropy`); k = 2 for a binary network.
+    """
+
+    label_smoothing: float = 0.0
     capturable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_number("label_smoothing", self.label_smoothing, least=0.0, most=1.0)
 
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The cross-entropy of every sample."""
         check_scores_and_labels(scores, y, finite=True)
-        return cross_entropy(wide(scores), y)
+        scores, smoothing = wide(scores), self.label_smoothing
+        if is_binary(scores) and smoothing:
+            other = cross_entropy(scores, -y)
+            return (1 - smoothing / 2) * cross_entropy(scores, y) + smoothing / 2 * other
+        return cross_entropy(scores, y, smoothing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralizedCrossEntropy(ScoreLoss):
+    """(1 − p_y^q)/q with p = softmax(f), for wrong labels (Zhang & Sabuncu 2018, eq. 6).
+
+    Between cross-entropy (q → 0) and the mean absolute error 1 − p_y (q = 1). Its gradient is that of cross-entropy
+    times p_y^q, so that samples whose label the network finds unlikely count little. The paper's q is 0.7.
+    """
+
+    q: float = 0.7
+    capturable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_number("q", self.q, above=0.0, most=1.0)
+
+    def of(self, scores: Scores, y: Labels) -> PerExample:
+        """The generalized cross-entropy of every sample."""
+        check_scores_and_labels(scores, y, finite=True)
+        return -torch.expm1(-self.q * cross_entropy(wide(scores), y)) / self.q
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -229,8 +229,8 @@ class MarginLoss:
         return numbers[0] if len(set(numbers)) == 1 else like.new_tensor(numbers)
 
 
-def cross_entropy(scores: Scores, y: Labels) -> PerExample:
-    """−log softmax(f)_y, or log(1 + exp(−f·y)) for a binary network with labels ±1."""
+def cross_entropy(scores: Scores, y: Labels, label_smoothing: float = 0.0) -> PerExample:
+    """−log softmax(f)_y, or log(1 + exp(−f·y)) for a binary network with labels ±1, which are not smoothed."""
     if is_binary(scores):
         return F.softplus(-scores.reshape(-1) * y.to(scores.dtype))
-    return F.cross_entropy(scores, y.long(), reduction="none")
+    return F.cross_entropy(scores, y.long(), reduction="none", label_smoothing=label_smoothing)

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from widemargin.split_backward.backward import Backward
 
-Stacking: TypeAlias = Literal["scores", "targets", "margins", "wide", "jacobian"]
+Stacking: TypeAlias = Literal["scores", "targets", "margins", "wide", "jacobian", "frobenius"]
 """Evaluation for all networks of a population at once: by `of(scores, y)`, by `squared` with the `alpha` of every
-network, by one linearization and the `penalize` of every network, by one second pass, or by `of` with a classifier
-for every sample."""
+network, by one linearization and the `penalize` of every network, by one second pass, by `of` with a classifier for
+every sample, or by `of` with random directions for every network."""
 
 
 @runtime_checkable

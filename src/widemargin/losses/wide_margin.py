@@ -73,8 +73,8 @@ class WideMargin:
 
     @property
     def stacking(self) -> Stacking | None:
-        """Populations evaluate steps of the whole batch at the input for all networks at once."""
-        return "wide" if self.share == 1 and self.at in (None, (places.INPUT,)) else None
+        """Populations evaluate steps at the input for all networks at once."""
+        return "wide" if self.at in (None, (places.INPUT,)) else None
 
     def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
         """The loss of every sample of a batch; without gradients (`torch.no_grad`) its value alone."""
@@ -96,7 +96,7 @@ class WideMargin:
         if self.share == 1:
             own, rows = difference, torch.arange(len(y), device=x.device)
         else:
-            rows = _spread(len(y), self.share, x.device)
+            rows = spread(len(y), self.share, x.device)
             x, y, other, own = x[rows], y[rows], None if other is None else other[rows], difference[rows]
             scores, watched = passes.again(x, at)
             difference = against(scores, y, other)
@@ -150,7 +150,7 @@ def step_length(
     return torch.fmin(spread, WAY * nearest)
 
 
-def _spread(samples: int, share: float, device: torch.device) -> Tensor:
+def spread(samples: int, share: float, device: torch.device) -> Tensor:
     """Indices of a share of the samples, at least one, at even distances."""
     count = max(1, round(share * samples))
     return torch.arange(count, device=device) * samples // count

@@ -15,7 +15,7 @@ from widemargin.losses import MarginLoss, ScoreLoss, Target, WideMargin, scale_f
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
-from widemargin.losses.wide_margin import against, penalty, share_of_right, step_length, strongest_other
+from widemargin.losses.wide_margin import against, penalty, share_of_right, spread, step_length, strongest_other
 from widemargin.margins.distance import Linearization, linearize
 from widemargin.margins.second_point import steps_down
 from widemargin.modules import uncounted
@@ -23,7 +23,7 @@ from widemargin.places import INPUT
 from widemargin.population.batches import StackedBatch
 from widemargin.population.rng import Streams
 from widemargin.population.stack import Stack
-from widemargin.regularizers import Jacobian
+from widemargin.regularizers import Jacobian, JacobianFrobenius
 from widemargin.training.config import Regularizer
 
 
@@ -141,16 +141,30 @@ class Objective:
 
     def _wide(self, stack: Stack, batch: StackedBatch, key: Tensor | None, first: WideMargin) -> Tensor:
         """`WideMargin` by one second pass for all; steps and shares of right answers are those of each network."""
-        kept, y = KeptStatistics(), batch.y.flatten()
-        scores, at = stack.scores(batch.x, at=(INPUT,), keys=key, kept=kept)
-        other = strongest_other(scores, y)
-        difference = against(scores, y, other)
-        lengths = step_length(batch.x, batch.y, first.p).repeat_interleave(batch.y.shape[1])
-        steps = steps_down(at.gradients(difference), {INPUT: lengths}, first.p)[INPUT]
-        with uncounted(stack.base), kept.reused():
-            moved, _ = stack.scores(batch.x + steps.view_as(batch.x), keys=key)
-        terms = share_of_right(difference, len(stack)) * penalty(difference - against(moved, y, other))
-        f, terms = scores.unflatten(0, (len(stack), -1)), terms.view(len(stack), -1)
+        kept, y, x, is_part = KeptStatistics(), batch.y, batch.x, first.share < 1
+        lengths = step_length(x, y, first.p)
+        scores, at = stack.scores(x, at=() if is_part else (INPUT,), keys=key, kept=kept)
+        other = strongest_other(scores, y.flatten())
+        difference = own = against(scores, y.flatten(), other)
+        right = share_of_right(difference, len(stack)).view_as(y)
+        with uncounted(stack.base):
+            if is_part:
+                rows = spread(y.shape[1], first.share, y.device)
+                x, y, right, own = x[:, rows], y[:, rows], right[:, rows], own.view(len(stack), -1)[:, rows].flatten()
+                other = None if other is None else other.view(len(stack), -1)[:, rows].reshape(-1, 1)
+                with kept.reused():
+                    again, at = stack.scores(x, at=(INPUT,), keys=key)
+                difference = against(again, y.flatten(), other)
+                own = difference if stack.dropouts else own  # dropout masks are those of the part
+            lengths = lengths.repeat_interleave(y.shape[1])
+            steps = steps_down(at.gradients(difference), {INPUT: lengths}, first.p)[INPUT]
+            with kept.reused():
+                moved, _ = stack.scores(x + steps.view_as(x), keys=key)
+        terms = right * penalty(own - against(moved, y.flatten(), other)).view_as(right)
+        if is_part:
+            weight = batch.y.shape[1] / len(rows)
+            terms = torch.zeros_like(batch.y, dtype=terms.dtype).index_add(1, rows, terms * weight)
+        f = scores.unflatten(0, (len(stack), -1))
 
         def of(loss: WideMargin, rows: Tensor | slice) -> Tensor:
             return loss.base.of(f[rows].flatten(0, 1), batch.y[rows].flatten()) + loss.strength * terms[rows].flatten()
@@ -160,6 +174,8 @@ class Objective:
     def _penalty(
         self, stack: Stack, batch: StackedBatch, regularizer: Regularizer, key: Tensor | None, streams: Streams
     ) -> Tensor:
+        if len(stack) >= self.fewest and stacking_of(regularizer) == "frobenius":
+            return self._frobenius(stack, batch, cast("JacobianFrobenius", regularizer), key, streams)
         if len(stack) < self.fewest or stacking_of(regularizer) != "jacobian":
             return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
         jacobian, classifier = cast("Jacobian", regularizer), stack.classifier(batch.x)
@@ -174,6 +190,19 @@ class Objective:
             classes = torch.cat(drawn)
         rows = _own_rows(classifier, len(scores))
         values = jacobian.of(scores, batch.y.flatten(), at=at, classifier=rows, classes=classes)
+        return values.view(len(stack), -1).mean(dim=1)
+
+    def _frobenius(
+        self, stack: Stack, batch: StackedBatch, part: JacobianFrobenius, key: Tensor | None, streams: Streams
+    ) -> Tensor:
+        """One pass of its own for all; the random directions are those of each network."""
+        with uncounted(stack.base):
+            scores, at = stack.scores(batch.x, at=(part.at,), statistics=part.statistics, keys=key)
+        drawn, outputs = [], scores[0].numel()
+        for k in range(len(stack) if part.projections is not None else 0):
+            with streams.of(k):
+                drawn.append(part.draw(batch.y.shape[1], outputs))
+        values = part.of(scores, batch.y.flatten(), at=at, directions=torch.cat(drawn) if drawn else None)
         return values.view(len(stack), -1).mean(dim=1)
 
     def _by_group(self, of: Callable[..., Tensor]) -> Tensor:
@@ -222,7 +251,7 @@ def _own_rows(matrices: Tensor, samples: int) -> Callable[[Tensor], Tensor]:
 
 def _lines(loss: Loss) -> tuple[object, ...]:
     """The settings that decide about the passes of a margin loss; other losses have none."""
-    names = {"margins": ("at", "p", "classes", "read_as", "second_order", "statistics"), "wide": ("p",)}
+    names = {"margins": ("at", "p", "classes", "read_as", "second_order", "statistics"), "wide": ("p", "share")}
     return tuple(getattr(loss, name) for name in names.get(stacking_of(loss) or "", ()))
 
 

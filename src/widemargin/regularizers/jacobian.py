@@ -162,6 +162,7 @@ class JacobianFrobenius:
     at: str = places.INPUT
     statistics: BatchStatistics = "coupled"
     capturable: ClassVar[bool] = True
+    stacking: ClassVar[Literal["frobenius"]] = "frobenius"
 
     def __post_init__(self) -> None:
         _check_settings(self.weight, self.at, self.statistics)
@@ -183,7 +184,7 @@ class JacobianFrobenius:
         f = wide(scores.reshape(len(scores), -1))
         outputs, scale = f, 1.0
         if self.projections is not None:
-            u = _directions(len(f), self.projections, f.shape[1]) if directions is None else directions
+            u = self.draw(len(f), f.shape[1]) if directions is None else directions
             expected = (len(f), self.projections, f.shape[1])
             if u.shape != expected:
                 raise ValueError(f"directions has shape {list(u.shape)}, expected {list(expected)}")
@@ -196,6 +197,10 @@ class JacobianFrobenius:
             check_rows(self.at, gradients[0], samples=len(f))
             total = total + gradients.to(f.dtype).square().flatten(2).sum(dim=(0, 2))
         return self.weight * 0.5 * scale * total
+
+    def draw(self, batch: int, classes: int) -> Directions:
+        """Random unit vectors u for `batch` samples with `classes` scores."""
+        return _directions(batch, self.projections or 1, classes)
 
 
 def _check_settings(weight: float, at: str, statistics: str) -> None:

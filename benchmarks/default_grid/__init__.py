@@ -1,0 +1,1 @@
+"""Parts of benchmarks/grid.py: tasks, networks, arms, jobs, evaluation and summary."""
