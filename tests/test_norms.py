@@ -104,6 +104,30 @@ def test_hoelder(p: float, entries: list[float], seed: int) -> None:
     assert (a * b).sum().abs() <= bound * (1 + 1e-12) + 1e-300
 
 
+@pytest.mark.parametrize("p", [1.0, 1.25, 2.0, 3.0, 50.0, math.inf])
+@pytest.mark.parametrize("shape", [(7, 5), (4, 2, 3, 3), (6, 1), (6,)])
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
+def test_the_steepest_direction(p: float, shape: tuple[int, ...], size: float) -> None:
+    """‖u‖_p = 1, and ⟨u, g⟩ is the dual norm ‖g‖_q, the largest that Hölder allows; rows of zeros stay zeros."""
+    g = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    g[2] = 0.0
+    g.view(-1)[0] = 0.0
+    u = norms.steepest(size * g, p)
+    assert u.shape == g.shape
+    length = norms.lp(g, norms.dual(p))
+    torch.testing.assert_close((u * g).reshape(len(g), -1).sum(dim=1), length, rtol=1e-10, atol=0)
+    torch.testing.assert_close(norms.lp(u, p), (length > 0).double(), rtol=1e-10, atol=0)
+    assert not u[2].any()
+
+
+@pytest.mark.parametrize(
+    ("p", "expected"), [(1.0, [0.0, -1.0, 0.0]), (2.0, [0.6, -0.8, 0.0]), (math.inf, [1.0, -1.0, 0.0])]
+)
+def test_steepest_directions_in_closed_form(p: float, expected: list[float]) -> None:
+    torch.testing.assert_close(norms.steepest(torch.tensor([[3.0, -4.0, 0.0]]), p), torch.tensor([expected]))
+    assert norms.steepest(torch.tensor([[3.0, -4.0, 0.0]]).bfloat16(), p).isfinite().all()
+
+
 # -------------------------------------------------------------------------------------------------- matrices and layers
 
 

@@ -62,7 +62,7 @@ def steepest(gradient: Float[Tensor, "batch ..."], p: float) -> Float[Tensor, "b
     gradient/‖gradient‖_2 for p = 2, its signs for p = ∞, and its largest entry alone for p = 1.
     """
     check_p(p)
-    rows = wide(gradient.flatten(1))
+    rows = wide(gradient.flatten(1) if gradient.ndim > 1 else gradient[:, None])
     largest = rows.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
     if p == math.inf:
         u = rows.sign()

@@ -18,7 +18,7 @@ through them).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -212,10 +212,7 @@ def watch(model: nn.Module, places: Places = (INPUT,), *, statistics: BatchStati
             stack.enter_context(uncompiled(model))
         else:
             at._is_compiled = is_compiled(model)
-        if any(isinstance(module, nn.RNNBase) for module in modules.values()):
-            # cuDNN's recurrent layers have no backward pass in evaluation mode.
-            stack.callback(setattr, torch.backends.cudnn, "enabled", torch.backends.cudnn.enabled)
-            torch.backends.cudnn.enabled = False
+        stack.enter_context(_without_cudnn(modules.values()))
         if statistics == "frozen":
             route = at.frozen_route()
             for name in mixing:
@@ -232,9 +229,22 @@ def moved(model: nn.Module, steps: Mapping[str, Tensor]) -> Iterator[None]:
     with ExitStack() as stack:
         if steps.keys() != {INPUT}:
             stack.enter_context(uncompiled(model))
+        stack.enter_context(_without_cudnn(modules.values()))  # as in `watch`: other kernels have other dropout masks
         for name in steps:
             stack.callback(_attach(model, modules.get(name, model), name, add).remove)
         yield
+
+
+@contextmanager
+def _without_cudnn(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Recurrent layers without cuDNN, whose kernels have no backward pass in evaluation mode."""
+    before = torch.backends.cudnn.enabled
+    if any(isinstance(module, nn.RNNBase) for module in modules):
+        torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
 
 
 def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:

@@ -48,6 +48,8 @@ class KeptStatistics:
             momentum: float,
             eps: float,
         ) -> Tensor:
+            if x.numel() == x.shape[1]:
+                raise ValueError(f"Expected more than 1 value per channel when training, got input {list(x.shape)}")
             out, *statistics = normalise(x, weight, bias, running_mean, running_variance, momentum, eps, route)
             self._kept.append((statistics[0], statistics[1]))
             return out
@@ -83,11 +85,22 @@ def batch_norm(
     replacement = _REPLACEMENT.get() if training else None
     if replacement is None:
         return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    if _is_checkpointed():
+        raise RuntimeError(
+            "a BatchNorm layer in training mode is inside torch.utils.checkpoint, which would compute it again with "
+            "other statistics in the backward pass: leave it out of the checkpointed part"
+        )
     return replacement(input, running_mean, running_var, weight, bias, momentum, eps)
 
 
 _REPLACEMENT: ContextVar[Callable[..., Tensor] | None] = ContextVar("replacement", default=None)
 """The function that replaces `F.batch_norm` in training mode now."""
+
+
+def _is_checkpointed() -> bool:
+    """Whether a function runs that `torch.utils.checkpoint` will run again in the backward pass."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
 
 
 @contextmanager
@@ -170,14 +183,14 @@ class _Normalise(torch.autograd.Function):
         to_weight: Tensor | None = None
         to_bias: Tensor | None = None
         if g is not None:
-            mask = [ctx.needs_input_grad[0], *(need and weight is not None for need in ctx.needs_input_grad[1:3])]
             to_x, to_weight, to_bias = torch.ops.aten.native_batch_norm_backward(
-                g, x, weight, None, None, mean, inverse, True, ctx.eps, mask
+                g, x, weight, None, None, mean, inverse, True, ctx.eps, ctx.needs_input_grad[:3]
             )
-        if to_mean is not None and to_inverse is not None and ctx.needs_input_grad[0]:
+        if (to_mean is not None or to_inverse is not None) and ctx.needs_input_grad[0]:
             samples = x.numel() // len(mean)
-            slope = -to_inverse * inverse**3 / samples
-            own = x * _by_channel(slope, x) + _by_channel(to_mean / samples - slope * mean, x)
+            slope = torch.zeros_like(mean) if to_inverse is None else -to_inverse * inverse**3 / samples
+            shift = -slope * mean if to_mean is None else to_mean / samples - slope * mean
+            own = x * _by_channel(slope, x) + _by_channel(shift, x)
             to_x = own.to(x.dtype) if to_x is None else to_x + own.to(x.dtype)
         return to_x, to_weight, to_bias, *[None] * 5
 
@@ -209,8 +222,8 @@ class _NormaliseWith(torch.autograd.Function):
         )
         factor = 1.0 if weight is None else weight  # x̂ = (x − mean)·inverse, so both follow from Σ g and Σ g·x̂
         to_mean, to_inverse = -to_bias * factor * inverse, to_weight * factor / inverse
-        has_weight = weight is not None
-        return to_x, to_weight if has_weight else None, to_bias if has_weight else None, to_mean, to_inverse, None
+        needs_weight, needs_bias = ctx.needs_input_grad[1:3]
+        return to_x, to_weight if needs_weight else None, to_bias if needs_bias else None, to_mean, to_inverse, None
 
 
 def _scale(weight: Tensor | None, inverse: Tensor, x: Tensor) -> Tensor:

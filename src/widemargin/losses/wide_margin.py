@@ -16,6 +16,7 @@ from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Stacking
 from widemargin.margins.output import differences, strongest
 from widemargin.margins.second_point import TwoPasses, steps_down
+from widemargin.places import At
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 WAY = 1 / 16
@@ -64,9 +65,9 @@ class WideMargin:
         check_number("strength", self.strength, least=0.0)
         check_number("share", self.share, above=0.0, most=1.0)
         norms.check_p(self.p)
-        if isinstance(self.at, str) or (self.at is not None and not self.at):
-            raise TypeError(f"at is {self.at!r}, expected None or a tuple of place names such as ('input',)")
         if self.at is not None:
+            if not isinstance(self.at, (tuple, list)) or not self.at:
+                raise TypeError(f"at is {self.at!r}, expected None or a tuple of place names such as ('input',)")
             object.__setattr__(self, "at", tuple(self.at))
         if not isinstance(self.base, ScoreLoss):
             raise TypeError(f"base is {self.base!r}, expected a loss of the scores such as CrossEntropy()")
@@ -81,7 +82,8 @@ class WideMargin:
         if torch.is_grad_enabled():
             return self._values(model, x, y)
         with torch.inference_mode(False), torch.enable_grad():
-            return self._values(model, x.clone() if x.is_inference() else x, y).detach()
+            x, y = (tensor.clone() if tensor.is_inference() else tensor for tensor in (x, y))
+            return self._values(model, x, y).detach()
 
     def _values(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         at = places.default_places(model, x) if self.at is None else self.at
@@ -92,7 +94,7 @@ class WideMargin:
             return loss
         difference = against(scores, y, other)
         right = share_of_right(difference, 1)
-        lengths = {name: step_length(watched.activations[name][None], y[None], self.p) for name in at}
+        lengths = {name: step_length(_activations(watched, name, y)[None], y[None], self.p) for name in at}
         if self.share == 1:
             own, rows = difference, torch.arange(len(y), device=x.device)
         else:
@@ -142,12 +144,21 @@ def step_length(
     which in few dimensions is not much larger than the spread. A batch with one label alone has the first. The
     coordinates of a single sample are their own spread.
     """
-    flat = wide(points.detach().flatten(2))
+    flat = wide(points.detach().reshape(*points.shape[:2], -1))
     spread = flat.var(dim=1 if flat.shape[1] > 1 else 2, correction=0).mean(dim=1).sqrt()
     spread = spread * flat.shape[2] ** (1 / p - 0.5)
+    flat = flat - flat.mean(dim=1, keepdim=True)  # l_2 distances by matrix products cancel far from 0
     gaps = torch.cdist(flat, flat, p=p).masked_fill(y[:, :, None] == y[:, None], torch.inf).amin(dim=2)
     nearest = gaps.masked_fill(gaps == torch.inf, torch.nan).nanmedian(dim=1).values
     return torch.fmin(spread, WAY * nearest)
+
+
+def _activations(watched: At, name: str, y: Labels) -> Tensor:
+    """The activations at the place `name`, checked to have one row for each sample."""
+    if watched[name].ndim == 0 or len(watched[name]) != len(y):
+        shape = list(watched[name].shape)
+        raise ValueError(f"at has {name!r} with activations {shape}, expected [batch, ...] with {len(y)} samples")
+    return watched.activations[name]
 
 
 def spread(samples: int, share: float, device: torch.device) -> Tensor:

@@ -7,13 +7,13 @@ backward. In a linear region of a ReLU network this is exact for every h; elsewh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from widemargin import norms, places
 from widemargin._autograd.batch_statistics import KeptStatistics
@@ -27,8 +27,8 @@ class TwoPasses:
     """The passes of `model` on a batch, with equal dropout masks and batch statistics.
 
     Running statistics count the batch once. Batch statistics are constants in the gradients at the places, and in
-    `loss.backward()` they are not. While a CUDA graph is captured the masks of `F.dropout` are kept, and other random
-    functions raise a `RuntimeError`.
+    `loss.backward()` they are not. While a CUDA graph is captured the masks are kept, and random functions whose
+    numbers depend on their inputs raise a `RuntimeError`.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -87,8 +87,11 @@ def steps_down(gradients: Mapping[str, Tensor], lengths: Mapping[str, Tensor], p
     }
 
 
-class _Masks(TorchFunctionMode):
-    """Dropout masks of a pass that is captured in a CUDA graph, where random states can't be set."""
+class _Masks(TorchDispatchMode):
+    """Random numbers of a pass that is captured in a CUDA graph, where random states can't be set.
+
+    Below autograd and the functions of torch, so that it also sees what attention and recurrent layers draw.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,40 +115,55 @@ class _Masks(TorchFunctionMode):
         with self if is_capturing(device) else nullcontext():
             yield
 
-    def __torch_function__(
-        self, func: Callable[..., object], types: Args, args: Args = (), kwargs: Kwargs | None = None
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Args, args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
         kwargs = kwargs or {}
-        if func is F.dropout:
+        if not _is_random(func, args, kwargs):
+            return func(*args, **kwargs)
+        if func is aten.native_dropout.default:
             return self._dropout(*args, **kwargs)
-        if func in _OTHER_DROPOUTS and _draws(func, args, kwargs):
-            raise RuntimeError(f"{func.__name__} draws random numbers, which two passes in a CUDA graph can't share")
-        return func(*args, **kwargs)
-
-    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG002
-        if not training or p == 0:
-            return input
+        if func not in _DRAWS:
+            name = func.overloadpacket.__name__
+            raise RuntimeError(f"{name} draws random numbers, which two passes in a CUDA graph can't share")
         if self._calls is None:
-            self._masks.append(F.dropout(torch.ones_like(input), p))
-            return input * self._masks[-1]
-        return input * next(self._calls)
+            drawn = func(*args, **kwargs)
+            self._masks.append(drawn.clone())
+            return drawn
+        return args[0].copy_(next(self._calls)) if func._schema.is_mutable else next(self._calls).clone()
+
+    def _dropout(self, input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+        if self._calls is not None:
+            mask = next(self._calls)
+            return input * mask * (1 / (1 - p)), mask
+        out, mask = aten.native_dropout(input, p, train)
+        self._masks.append(mask)
+        return out, mask
 
 
-def _draws(func: Callable[..., object], args: Args, kwargs: Kwargs) -> bool:
-    """Whether a call of another function with dropout drops anything."""
-    given = {**dict(zip(_OTHER_DROPOUTS[func], args)), **kwargs}
-    return bool(given.get("training", True) and given.get("p", given.get("dropout_p", 0.0)))
+aten = torch.ops.aten
+
+_DRAWS = (
+    aten.bernoulli_.float,
+    aten.exponential_.default,
+    aten.normal_.default,
+    aten.uniform_.default,
+    aten.rand.default,
+    aten.rand_like.default,
+    aten.randn.default,
+    aten.randn_like.default,
+)
+"""Operations whose random numbers do not depend on the values of their inputs."""
 
 
-_DROPOUT = ("input", "p", "training", "inplace")
-_OTHER_DROPOUTS: dict[Callable[..., object], tuple[str, ...]] = {
-    F.dropout1d: _DROPOUT,
-    F.dropout2d: _DROPOUT,
-    F.dropout3d: _DROPOUT,
-    F.alpha_dropout: _DROPOUT,
-    F.feature_alpha_dropout: _DROPOUT,
-    F.scaled_dot_product_attention: ("query", "key", "value", "attn_mask", "dropout_p"),
-}
+def _is_random(func: OpOverload, args: Args, kwargs: Kwargs) -> bool:
+    """Whether the operation draws random numbers: dropout may be switched off by its arguments."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    names = [argument.name for argument in func._schema.arguments]
+    given = {a.name: a.default_value for a in func._schema.arguments} | dict(zip(names, args)) | kwargs
+    is_off = given.get("train") is False or given.get("training") is False
+    return not is_off and 0 not in (given.get("dropout_p"), given.get("dropout"))
 
 
 def _random_states(device: torch.device) -> list[Tensor]:

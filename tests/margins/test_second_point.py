@@ -1,0 +1,176 @@
+"""Two forward passes in one step: the same masks and statistics, and steps along which differences fall fastest."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from losses.wide_networks import CASES, Attention, Lstm
+from widemargin import norms
+from widemargin.margins import second_point
+from widemargin.margins.second_point import TwoPasses, steps_down
+
+
+def passes(name: str) -> tuple[TwoPasses, Tensor, tuple[str, ...]]:
+    case = CASES[name]
+    return TwoPasses(case.network()), case.batch()[0], ("embedding",) if case.tokens else ("input",)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_of_zero_changes_nothing(name: str) -> None:
+    """Masks, statistics and hence the scores of both passes are equal; after `again`, those of the part."""
+    two, x, at = passes(name)
+    scores, watched = two.first(x, at)
+    zeros = {place: torch.zeros_like(watched.activations[place]) for place in at}
+    torch.testing.assert_close(two.moved(x, zeros), scores, rtol=1e-10, atol=1e-12)
+    part = x[::3]
+    scores, watched = two.again(part, at)
+    zeros = {place: torch.zeros_like(watched.activations[place]) for place in at}
+    torch.testing.assert_close(two.moved(part, zeros), scores, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "dropout" not in name])
+def test_a_part_has_the_scores_it_has_in_the_batch(name: str) -> None:
+    two, x, at = passes(name)
+    scores, _ = two.first(x, at)
+    torch.testing.assert_close(two.again(x[::3], at)[0], scores[::3], rtol=1e-10, atol=1e-12)
+    assert not two.is_random
+
+
+@pytest.mark.parametrize("network", [Lstm(dropout=0.5), Attention(dropout=0.5), nn.Dropout2d(), nn.AlphaDropout()])
+def test_random_layers_of_any_kind_draw_the_same_twice(network: nn.Module) -> None:
+    shape = (6, 4, 6) if isinstance(network, Attention) else (6, 4, 5) if isinstance(network, Lstm) else (6, 4, 5, 5)
+    network, x = network.double(), torch.randn(shape, dtype=torch.float64)
+    two = TwoPasses(nn.Sequential(network, nn.Flatten()))
+    scores, _ = two.first(x, ("input",))
+    assert two.is_random
+    torch.testing.assert_close(two.moved(x, {"input": torch.zeros_like(x)}), scores, rtol=1e-12, atol=0)
+    assert not torch.equal(two.first(x, ("input",))[0], scores)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, math.inf])
+def test_steps_down(p: float) -> None:
+    """Of the given l_p lengths, and along them the linear part falls by length·‖gradient‖_q."""
+    g = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    length = torch.tensor([0.1, 1.0, 3.0, 0.0], dtype=torch.float64)
+    step = steps_down({"input": g}, {"input": length}, p)["input"]
+    torch.testing.assert_close(norms.lp(step, p), length, rtol=1e-10, atol=1e-14)
+    fall = -(step * g).flatten(1).sum(dim=1)
+    torch.testing.assert_close(fall, length * norms.lp(g, norms.dual(p)), rtol=1e-10, atol=1e-14)
+    assert steps_down({"a": g.bfloat16()}, {"a": length[:1]}, p)["a"].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_a_second_pass_has_the_gradient_of_a_double_backward(p: float) -> None:
+    """Of the slope, in a linear region of a ReLU network, for any small step."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1)).double()
+    x, weights = torch.randn(8, 4, dtype=torch.float64), list(network.parameters())
+    two = TwoPasses(network)
+    scores, watched = two.first(x, ("input",))
+    h = torch.tensor([1e-6], dtype=torch.float64)
+    steps = steps_down(watched.gradients(scores), {"input": h}, p)
+    slopes = (scores - two.moved(x, steps)).squeeze(1) / h
+    moving = x.clone().requires_grad_()
+    (g,) = torch.autograd.grad(network(moving).sum(), moving, create_graph=True)
+    exact = norms.lp(g, norms.dual(p))
+    torch.testing.assert_close(slopes, exact, rtol=1e-8, atol=0)
+    for found, expected in zip(
+        torch.autograd.grad(slopes.sum(), weights[::2]), torch.autograd.grad(exact.sum(), weights[::2])
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
+
+
+# -------------------------------------------------------------------------- masks while a CUDA graph is captured
+
+
+class Noise(nn.Module):
+    """Random layers that are not modules of torch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x * (1 + torch.rand_like(x)) + torch.randn(x.shape, dtype=x.dtype), 0.5)
+
+
+CAPTURED = {
+    "nn.Dropout": nn.Dropout(),
+    "in place": nn.Sequential(nn.Dropout(0.3, inplace=True), nn.Dropout(0.5)),
+    "nn.Dropout2d": nn.Dropout2d(),
+    "nn.AlphaDropout": nn.AlphaDropout(),
+    "nn.FeatureAlphaDropout": nn.FeatureAlphaDropout(),
+    "noise": Noise(),
+}
+
+
+@pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a CUDA graph were captured: random states can't be read and set."""
+    monkeypatch.setattr(second_point, "is_capturing", lambda _: True)
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.usefixtures("captured")
+def test_kept_masks(name: str) -> None:
+    layer, x = nn.Sequential(CAPTURED[name], nn.Flatten()).double(), torch.randn(5, 4, 3, 3, dtype=torch.float64)
+    two = TwoPasses(layer)
+    scores, _ = two.first(x.clone(), ("input",))
+    assert two.is_random
+    assert not torch.equal(scores, x.flatten(1))
+    torch.testing.assert_close(two.moved(x, {"input": torch.zeros_like(x)}), scores, rtol=1e-12, atol=0)
+    torch.testing.assert_close(two.moved(x, {"input": x}), layer_at(layer, two, 2 * x), rtol=1e-12, atol=0)
+    other, _ = two.first(x.clone(), ("input",))
+    assert not torch.equal(other, scores)
+
+
+def layer_at(layer: nn.Module, two: TwoPasses, x: Tensor) -> Tensor:
+    with two._masks.reused(x.device):
+        scores: Tensor = layer(x)
+    return scores
+
+
+@pytest.mark.parametrize("layer", [nn.MultiheadAttention(6, 2, dropout=0.5, batch_first=True)])
+@pytest.mark.usefixtures("captured")
+def test_kept_masks_reach_functions_inside_functions(layer: nn.MultiheadAttention) -> None:
+    """Attention with weights calls F.dropout inside F.multi_head_attention_forward."""
+
+    class Whole(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Tensor) -> Tensor:
+            scores: Tensor = self.layer(x, x, x)[0][:, 0]
+            return scores
+
+    x = torch.randn(4, 3, 6)
+    two = TwoPasses(Whole())
+    scores, _ = two.first(x, ("input",))
+    torch.testing.assert_close(two.moved(x, {"input": torch.zeros_like(x)}), scores, rtol=1e-6, atol=1e-7)
+    assert not torch.equal(two.first(x, ("input",))[0], scores)
+
+
+@pytest.mark.usefixtures("captured")
+def test_other_random_functions_are_an_error_in_a_cuda_graph() -> None:
+    class Draws(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + torch.multinomial(x.softmax(1), 1)
+
+    with pytest.raises(RuntimeError, match=r"multinomial draws random numbers"):
+        TwoPasses(Draws()).first(torch.randn(4, 3), ("input",))
+
+
+@pytest.mark.parametrize("name", ["mlp", "batch norm", "attention", "lstm"])
+@pytest.mark.usefixtures("captured")
+def test_networks_without_random_layers_are_captured_as_they_are(name: str) -> None:
+    """Also attention without dropout, and dropout in evaluation mode or with probability 0."""
+    two, x, at = passes(name)
+    scores, _ = two.first(x, at)
+    assert not two.is_random
+    torch.testing.assert_close(two.moved(x, {"input": torch.zeros_like(x)}), scores, rtol=1e-10, atol=1e-12)
+    quiet = TwoPasses(nn.Sequential(nn.Dropout2d().eval(), nn.Dropout(0.0), nn.AlphaDropout().eval(), nn.Flatten()))
+    x = torch.randn(4, 3, 2, 2)
+    assert torch.equal(quiet.first(x, ("input",))[0], x.flatten(1))
+    assert not quiet.is_random
