@@ -8,7 +8,7 @@ from typing import Any
 
 from widemargin import losses, regularizers, training
 
-BASE = "cross-entropy"
+BASE, DEFAULT = "cross-entropy", "wide margin"
 RATES = {"sgd": (0.01, 0.03, 0.1), "adam": (3e-4, 1e-3, 3e-3)}
 
 
@@ -22,10 +22,15 @@ class Arm:
     cost: float = 1.0
     group: int = 1
 
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the arm is not a form of `WideMargin`."""
+        return not isinstance(self.loss, losses.WideMargin)
+
 
 ARMS = {
     BASE: Arm(loss=losses.CrossEntropy(), group=0),
-    "wide margin": Arm(loss=losses.WideMargin(), cost=2.4, group=0),
+    DEFAULT: Arm(loss=losses.WideMargin(), cost=2.4, group=0),
     "weight decay": Arm(loss=losses.CrossEntropy(), decays=True),
     "label smoothing": Arm(loss=losses.CrossEntropy(label_smoothing=0.1)),
     "generalized cross-entropy": Arm(loss=losses.GeneralizedCrossEntropy()),

@@ -53,8 +53,8 @@ def under_attack(model: nn.Module, x: Tensor, y: Tensor) -> list[float]:
     many, labels = x.repeat(len(RADII), *[1] * (x.ndim - 1)), y.repeat(len(RADII))
     radii = math.sqrt(x[0].numel()) * torch.tensor(RADII, device=x.device).repeat_interleave(len(x))
     network = Offsets(model, many, radii).eval()
-    attack = {"steps": STEPS, "p": 2, "random_start": False, "bounds": None}
-    offsets = wm.attacks.pgd(network, torch.zeros_like(many), labels, 1.0, **attack)
+    start = torch.zeros_like(many)
+    offsets = wm.attacks.pgd(network, start, labels, 1.0, steps=STEPS, p=2, random_start=False, bounds=None)
     with torch.no_grad():
         right = network(offsets).argmax(dim=1) == labels
     return right.double().view(len(RADII), -1).mean(dim=1).tolist()

@@ -1,0 +1,236 @@
+"""From finished jobs to results/grid.json: means over seeds of every setting, and the table of all arms.
+
+A setting is a task, a network, an optimizer and its learning rate. It counts where cross-entropy trains: where its mean
+test accuracy is 10 points above the share of the most common class. A dead run, whose scores are not finite, has that
+share as its accuracy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from default_grid.arms import ARMS, BASE, DEFAULT
+from default_grid.evaluation import ATTACKED, MEASURED, RADII, STEPS
+from default_grid.jobs import BATCH
+from default_grid.networks import NETWORKS
+from default_grid.tasks import TASKS
+from widemargin._io.files import write_json
+
+TRAINS, WITHIN, STUCK = 0.10, 1.0, 0.02
+COMMON_SHARE = {"breast_cancer": 0.63, "wine": 0.4, "iris": 0.33}
+"""The share of the most common class; 0.1 in the others."""
+
+KEYS = ("task", "network", "optimizer", "lr")
+Cell = dict[str, Any]
+Table = dict[str, dict[str, Any]]
+
+
+def summarise(lines: Sequence[dict[str, Any]], out: Path) -> None:
+    """Write results/grid.json, and print its tables."""
+    if not lines:
+        raise SystemExit("there are no finished jobs: name their file with --rows")
+    table = cells(lines)
+    tables: dict[str, Any] = {"all": arms_of(table)}
+    tables["by network"] = {name: arms_of(_where(table, "network", name)) for name in _present(table, NETWORKS)}
+    tables["by task"] = {name: arms_of(_where(table, "task", name)) for name in _present(table, TASKS)}
+    common = [group for group in _by_setting(table).values() if len(group) == len({c["arm"] for c in table})]
+    tables["settings of all arms"] = arms_of([cell for group in common for cell in group.values()])
+    tables["goals"] = goals(tables)
+    write_json(out, {"settings": _settings(lines), **_provenance(lines), **tables, "cells": table})
+    print_tables(tables)
+
+
+def cells(lines: Iterable[dict[str, Any]]) -> list[Cell]:
+    """A row of means over the seeds for every setting and arm."""
+    groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for line in lines:
+        for run in line["runs"]:
+            key = line["task"], line["network"], line["optimizer"], run["lr"], line["arm"]
+            groups[key].setdefault(run["seed"], run)  # the first one, where a job was run twice
+    return [_cell(key, list(runs.values())) for key, runs in groups.items()]
+
+
+def arms_of(table: Iterable[Cell]) -> Table:
+    """What the goals ask for, by arm, over the settings where cross-entropy trains."""
+    settings = [group for group in _by_setting(table).values() if BASE in group and _counts(group[BASE])]
+    return {arm: _row(arm, [group for group in settings if arm in group]) for arm in ARMS if _has(arm, settings)}
+
+
+def half_radius(accuracies: Sequence[float]) -> float:
+    """The radius at which the accuracy falls to one half of that without attack; the largest where it never does.
+
+    The accuracy is linear between the radii of the attacks.
+    """
+    goal = accuracies[0] / 2
+    for (r0, a0), (r1, a1) in itertools.pairwise(zip(RADII, accuracies)):
+        if a1 <= goal < a0:
+            return r0 + (r1 - r0) * (a0 - goal) / (a0 - a1)
+    return RADII[-1]
+
+
+def at_radius(accuracies: Sequence[float], radius: float) -> float:
+    """The accuracy at any radius, linear between those of the attacks."""
+    for (r0, a0), (r1, a1) in itertools.pairwise(zip(RADII, accuracies)):
+        if r0 <= radius <= r1:
+            return a0 + (a1 - a0) * (radius - r0) / (r1 - r0)
+    return accuracies[-1]
+
+
+def goals(tables: dict[str, Any]) -> list[dict[str, Any]]:
+    """The goals of the default, what was measured, and whether they are met."""
+    row, together = tables["all"].get(DEFAULT), tables["settings of all arms"]
+    if row is None:
+        return []
+    others = [together[arm]["accuracy"] for arm in together if ARMS[arm].is_baseline]
+    behind = round(together[DEFAULT]["accuracy"] - max(others), 5) if others and DEFAULT in together else None
+    measured = (
+        ("within 1 point of cross-entropy or above, share of the settings", 0.97, row["within 1 point"]),
+        ("mean gain at no more than 1,000 samples, points", 3.0, row["gain, few samples"]),
+        ("mean gain with 40 % flips, points", 6.0, row["gain, flips"]),
+        ("mean accuracy above the best baseline's, points, in settings of all arms", -0.5, behind),
+        ("median ratio of the distances", 2.0, row["distance ratio"]),
+        ("accuracy under attack at the radius that halves cross-entropy's, points", 15.0, row["attacked, points"]),
+        ("runs that are not finite, or at chance where cross-entropy trains", 0, row["not finite"] + row["stuck"]),
+    )
+    return [
+        {"goal": goal, "threshold": least, "measured": value, "met": _is_met(least, value)}
+        for goal, least, value in measured
+    ]
+
+
+def print_tables(tables: dict[str, Any]) -> None:
+    """The tables as text."""
+    parts = {"all": tables["all"], "of all arms": tables["settings of all arms"]}
+    parts |= tables["by network"] | tables["by task"]
+    names = [name for name in next(iter(tables["all"].values()), {}) if name != "worst"]
+    print(f"{'settings':20s}{'arm':27s}" + "".join(f"{name.replace('gain, ', ''):>17s}" for name in names))
+    for title, table in parts.items():
+        for arm, row in table.items():
+            print(f"{title:20s}{arm:27s}" + "".join(f"{_text(row[name]):>17s}" for name in names))
+    for arm, row in tables["all"].items():
+        print(f"largest losses of {arm}: " + "; ".join(f"{w['gain']:+.1f} {w['setting']}" for w in row["worst"][:6]))
+    for goal in tables["goals"]:
+        print(f"{'met' if goal['met'] else 'MISSED'}: {goal['goal']}: {_text(goal['measured'])} ({goal['threshold']})")
+
+
+def _cell(key: tuple[Any, ...], runs: list[dict[str, Any]]) -> Cell:
+    floor = COMMON_SHARE.get(TASKS[key[0]].data, 0.1)
+    alive = [run for run in runs if not run["dead"]]
+    accuracies = [floor if run["dead"] else run["accuracy"] for run in runs]
+    return {
+        **dict(zip((*KEYS, "arm"), key)),
+        "seeds": sorted(run["seed"] for run in runs),
+        "accuracy": _mean(accuracies),
+        "accuracies": accuracies,
+        "training accuracy": _mean(run["training accuracy"] for run in alive),
+        "distance": _mean(run["distance"] for run in alive if run["distance"] is not None),
+        "attacked": [_mean(column) for column in zip(*(run["attacked"] for run in alive))],
+        "not finite": len(runs) - len(alive),
+        "stuck": sum(not run["dead"] and run["accuracy"] <= floor + STUCK for run in runs),
+    }
+
+
+def _row(arm: str, settings: Sequence[dict[str, Cell]]) -> dict[str, Any]:
+    gains = [100 * (group[arm]["accuracy"] - group[BASE]["accuracy"]) for group in settings]
+    few, flips = ([g for g, s in zip(gains, settings) if _is_flipped(s[BASE]) == is_so] for is_so in (False, True))
+    ratios = [
+        group[arm]["distance"] / group[BASE]["distance"]
+        for group in settings
+        if (group[BASE]["distance"] or 0) > 0 and group[arm]["distance"] is not None
+    ]
+    attacked = [_attacked(group[arm], group[BASE]) for group in settings if group[arm]["attacked"]]
+    named = ((gain, {key: group[BASE][key] for key in KEYS}) for gain, group in zip(gains, settings))
+    worst = sorted(named, key=lambda pair: pair[0])[:8]
+    return {
+        "settings": len(settings),
+        "within 1 point": _mean(float(gain >= -WITHIN) for gain in gains),
+        "gain": _mean(gains),
+        "gain, few samples": _mean(few),
+        "gain, flips": _mean(flips),
+        "largest loss": min(gains, default=None),
+        "distance ratio": statistics.median(ratios) if ratios else None,
+        "attacked, points": _mean(attacked),
+        "accuracy": _mean(100 * group[arm]["accuracy"] for group in settings),
+        "not finite": sum(group[arm]["not finite"] for group in settings),
+        "stuck": sum(group[arm]["stuck"] for group in settings),
+        "worst": [{"gain": gain, "setting": " ".join(map(str, name.values()))} for gain, name in worst],
+    }
+
+
+def _is_met(threshold: float, value: float | None) -> bool:
+    return value is not None and (value <= threshold if threshold == 0 else value >= threshold)
+
+
+def _attacked(cell: Cell, base: Cell) -> float:
+    """Points of accuracy under attack above cross-entropy's, at the radius that halves cross-entropy's accuracy."""
+    radius = half_radius(base["attacked"])
+    return 100 * (at_radius(cell["attacked"], radius) - at_radius(base["attacked"], radius))
+
+
+def _counts(base: Cell) -> bool:
+    return bool(base["accuracy"] >= COMMON_SHARE.get(TASKS[base["task"]].data, 0.1) + TRAINS)
+
+
+def _is_flipped(cell: Cell) -> bool:
+    return TASKS[cell["task"]].flips > 0
+
+
+def _has(arm: str, settings: Sequence[dict[str, Cell]]) -> bool:
+    return any(arm in group for group in settings)
+
+
+def _by_setting(table: Iterable[Cell]) -> dict[tuple[Any, ...], dict[str, Cell]]:
+    groups: dict[tuple[Any, ...], dict[str, Cell]] = defaultdict(dict)
+    for cell in table:
+        groups[tuple(cell[key] for key in KEYS)][cell["arm"]] = cell
+    return groups
+
+
+def _where(table: Iterable[Cell], key: str, value: str) -> list[Cell]:
+    return [cell for cell in table if cell[key] == value]
+
+
+def _present(table: Iterable[Cell], names: Iterable[str]) -> list[str]:
+    seen = {cell[key] for cell in table for key in ("task", "network")}
+    return [name for name in names if name in seen]
+
+
+def _settings(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    steps = {line["task"]: line["steps"] for line in lines}
+    seeds = sorted({run["seed"] for line in lines for run in line["runs"]})
+    tasks = {name: {"train": TASKS[name].train, "flips": TASKS[name].flips, "steps": steps[name]} for name in steps}
+    return {
+        **{"tasks": tasks, "seeds": seeds, "batch": BATCH, "schedule": "cosine"},
+        **{"radii, parts of √D": RADII, "PGD steps": STEPS, "attacked samples": ATTACKED, "measured samples": MEASURED},
+        **{"counts where cross-entropy is above the most common class by": TRAINS, "arms": {k: _arm(k) for k in ARMS}},
+    }
+
+
+def _arm(name: str) -> str:
+    arm = ARMS[name]
+    decay = ["weight decay 5e-4 (SGD), 0.01 (AdamW)"] if arm.decays else []
+    return " + ".join([repr(arm.loss), *map(repr, arm.regularizers), *decay])
+
+
+def _provenance(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """That of most jobs, and all commits where there are several."""
+    most: dict[str, Any] = {}
+    for key in ("commit", "versions", "hardware"):
+        counted = Counter(repr(line.get(key)) for line in lines)
+        most[key] = next(line.get(key) for line in lines if repr(line.get(key)) == counted.most_common(1)[0][0])
+    commits = sorted({str(line.get("commit")) for line in lines})
+    return most | ({"commits": commits} if len(commits) > 1 else {})
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    listed = list(values)
+    return round(sum(listed) / len(listed), 5) if listed else None
+
+
+def _text(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else "–" if value is None else str(value)
