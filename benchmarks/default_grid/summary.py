@@ -25,6 +25,9 @@ TRAINS, WITHIN, STUCK = 0.10, 1.0, 0.02
 COMMON_SHARE = {"breast_cancer": 0.63, "wine": 0.4, "iris": 0.33}
 """The share of the most common class; 0.1 in the others."""
 
+SHOWN = (DEFAULT, "jacobian", "wide margin, share 1/8")
+"""Arms of the printed tables by network and task; all are in the file."""
+
 KEYS = ("task", "network", "optimizer", "lr")
 Cell = dict[str, Any]
 Table = dict[str, dict[str, Any]]
@@ -57,8 +60,13 @@ def cells(lines: Iterable[dict[str, Any]]) -> list[Cell]:
 
 def arms_of(table: Iterable[Cell]) -> Table:
     """What the goals ask for, by arm, over the settings where cross-entropy trains."""
-    settings = [group for group in _by_setting(table).values() if BASE in group and _counts(group[BASE])]
+    settings = [group for group in _by_setting(table).values() if BASE in group and counts(group[BASE])]
     return {arm: _row(arm, [group for group in settings if arm in group]) for arm in ARMS if _has(arm, settings)}
+
+
+def counts(base: Cell) -> bool:
+    """Whether a setting counts: cross-entropy, whose cell is `base`, trains."""
+    return bool(base["accuracy"] >= COMMON_SHARE.get(TASKS[base["task"]].data, 0.1) + TRAINS)
 
 
 def half_radius(accuracies: Sequence[float]) -> float:
@@ -111,7 +119,8 @@ def print_tables(tables: dict[str, Any]) -> None:
     print(f"{'settings':20s}{'arm':27s}" + "".join(f"{name.replace('gain, ', ''):>17s}" for name in names))
     for title, table in parts.items():
         for arm, row in table.items():
-            print(f"{title:20s}{arm:27s}" + "".join(f"{_text(row[name]):>17s}" for name in names))
+            if title in ("all", "of all arms") or arm in SHOWN:
+                print(f"{title:20s}{arm:27s}" + "".join(f"{_text(row[name]):>17s}" for name in names))
     for arm, row in tables["all"].items():
         print(f"largest losses of {arm}: " + "; ".join(f"{w['gain']:+.1f} {w['setting']}" for w in row["worst"][:6]))
     for goal in tables["goals"]:
@@ -124,9 +133,9 @@ def _cell(key: tuple[Any, ...], runs: list[dict[str, Any]]) -> Cell:
     accuracies = [floor if run["dead"] else run["accuracy"] for run in runs]
     return {
         **dict(zip((*KEYS, "arm"), key)),
-        "seeds": sorted(run["seed"] for run in runs),
+        "seeds": len(runs),
         "accuracy": _mean(accuracies),
-        "accuracies": accuracies,
+        "deviation": round(statistics.stdev(accuracies), 5) if len(runs) > 1 else None,
         "training accuracy": _mean(run["training accuracy"] for run in alive),
         "distance": _mean(run["distance"] for run in alive if run["distance"] is not None),
         "attacked": [_mean(column) for column in zip(*(run["attacked"] for run in alive))],
@@ -170,10 +179,6 @@ def _attacked(cell: Cell, base: Cell) -> float:
     """Points of accuracy under attack above cross-entropy's, at the radius that halves cross-entropy's accuracy."""
     radius = half_radius(base["attacked"])
     return 100 * (at_radius(cell["attacked"], radius) - at_radius(base["attacked"], radius))
-
-
-def _counts(base: Cell) -> bool:
-    return bool(base["accuracy"] >= COMMON_SHARE.get(TASKS[base["task"]].data, 0.1) + TRAINS)
 
 
 def _is_flipped(cell: Cell) -> bool:
