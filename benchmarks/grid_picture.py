@@ -108,12 +108,7 @@ def arms(result: dict[str, Any]) -> alt.FacetChart:
     order = [labels[arm] for arm in ARMS]
     axis = alt.Axis(labelLimit=300, labelOverlap=False, ticks=False, domain=False)
     base = alt.Chart(alt.Data(values=rows)).encode(
-        y=alt.Y(
-            "arm:N",
-            sort=order,
-            title=None,
-            axis=alt.Axis(labelLimit=300, labelOverlap=False, ticks=False, domain=False),
-        ),
+        y=alt.Y("arm:N", sort=order, title=None, axis=axis),
         x=alt.X("value:Q", title=None, axis=alt.Axis(tickCount=4)),
     )
     bars = base.mark_bar(height=11).encode(
