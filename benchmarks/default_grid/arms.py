@@ -9,6 +9,9 @@ from typing import Any
 from widemargin import losses, regularizers, training
 
 BASE, DEFAULT = "cross-entropy", "wide margin"
+MMA = "mma"
+"""Max-margin adversarial training, which has an objective of its own (`default_grid.mma`)."""
+
 RATES = {"sgd": (0.01, 0.03, 0.1), "adam": (3e-4, 1e-3, 3e-3)}
 
 
@@ -39,6 +42,7 @@ ARMS = {
     "wide margin, share 1/8": Arm(loss=losses.WideMargin(share=1 / 8), cost=1.4),
     "odn": Arm(loss=losses.odn(), cost=2.0),
     "large margin": Arm(loss=losses.large_margin(), cost=6.0),
+    MMA: Arm(loss=losses.CrossEntropy(), cost=14.0, group=2),
 }
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from default_grid.arms import ARMS, RATES, optimizer
+from default_grid import mma
+from default_grid.arms import ARMS, MMA, RATES, optimizer
 from default_grid.evaluation import evaluate
 from default_grid.networks import NETWORKS, WORK
 from default_grid.tasks import TASKS, load
@@ -113,36 +114,34 @@ def _trained(
     """
     arm, members = ARMS[job.arm], job.members
 
-    def fit(rows: Sequence[int]) -> population.Population:
-        return population.fit(
-            [networks[k] for k in rows],
-            [data[k] for k in rows],
-            loss=arm.loss,
-            optimizer=[optimizer(job.optimizer, members[k][0], arm) for k in rows],
-            steps=job.steps,
-            batch_size=BATCH,
-            seeds=[members[k][1] for k in rows],
-            regularizers=arm.regularizers,
-            schedule=Cosine(),
-            chunk=len(rows),
-            convolutions=place.convolutions,
-            device=place.device,
-            progress=False,
-        )
+    def fit(rows: Sequence[int]) -> tuple[list[nn.Module], str | None]:
+        given, samples = [networks[k] for k in rows], [data[k] for k in rows]
+        setting: dict[str, Any] = {
+            "optimizer": [optimizer(job.optimizer, members[k][0], arm) for k in rows],
+            "steps": job.steps,
+            "batch_size": BATCH,
+            "seeds": [members[k][1] for k in rows],
+            "convolutions": place.convolutions,
+            "device": place.device,
+        }
+        if job.arm == MMA:
+            return mma.fit(given, samples, **setting)
+        setting |= {"loss": arm.loss, "regularizers": arm.regularizers, "schedule": Cosine()}
+        done = population.fit(given, samples, chunk=len(rows), progress=False, **setting)
+        return done.networks, done.no_cuda_graph
 
     try:
-        done = fit(range(len(networks)))
+        trained, no_cuda_graph = fit(range(len(networks)))
     except TrainingStopped:
         return [_alone(fit, k) for k in range(len(networks))], "networks trained alone, since one of them died"
-    return list(done.networks), done.no_cuda_graph
+    return list(trained), no_cuda_graph
 
 
-def _alone(fit: Any, number: int) -> nn.Module | None:
+def _alone(fit: Callable[[Sequence[int]], tuple[list[nn.Module], str | None]], number: int) -> nn.Module | None:
     try:
-        network: nn.Module = fit([number]).networks[0]
+        return fit([number])[0][0]
     except TrainingStopped:
         return None
-    return network
 
 
 def _rounded(values: dict[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from default_grid.arms import ARMS, BASE, DEFAULT
+from default_grid.arms import ARMS, BASE, DEFAULT, MMA
 from default_grid.evaluation import ATTACKED, MEASURED, RADII, STEPS
 from default_grid.jobs import BATCH
+from default_grid.mma import D_MAX
 from default_grid.networks import NETWORKS
 from default_grid.tasks import TASKS
 from widemargin._io.files import write_json
@@ -219,6 +220,8 @@ def _settings(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _arm(name: str) -> str:
     arm = ARMS[name]
     decay = ["weight decay 5e-4 (SGD), 0.01 (AdamW)"] if arm.decays else []
+    if name == MMA:
+        return f"max-margin adversarial training, d_max {D_MAX}·√D"
     return " + ".join([repr(arm.loss), *map(repr, arm.regularizers), *decay])
 
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import grid
-from default_grid import arms, jobs, networks, tasks
+from default_grid import arms, jobs, mma, networks, tasks
 from default_grid.evaluation import RADII
 from default_grid.jobs import Job, Place
 from default_grid.summary import at_radius, goals, half_radius, summarise
 from default_grid.workers import missing
+from widemargin.population.stack import Stack
 
 
 def line(arm: str = "cross-entropy", *, accuracy: float = 0.8, distance: float = 1.0, **changed: Any) -> dict[str, Any]:
@@ -121,3 +122,27 @@ def test_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_summary_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="rows"):
         grid.main(["summary", "--rows", str(tmp_path / "none.jsonl")])
+
+
+def test_max_margin_adversarial_training_finds_the_boundary() -> None:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(100, 2) for _ in range(2)]
+    linear = [torch.nn.Sequential(torch.nn.Flatten(), layer) for layer in layers]
+    x = 0.02 * torch.randn(2, 8, 1, 10, 10)
+    y = torch.stack([network(rows).argmax(dim=1) for network, rows in zip(linear, x)])
+    points, is_found = mma.nearest_point(Stack(linear, torch.device("cpu")), x, y.flatten())
+    assert bool(is_found.any())
+    for k, network in enumerate(linear):
+        weight = layers[k].weight.detach()
+        scores = network(x[k]).detach()
+        distances = (scores[:, 0] - scores[:, 1]).abs() / (weight[0] - weight[1]).norm()
+        moved = (points[k] - x[k]).flatten(1).norm(dim=1)
+        found = is_found.view(2, -1)[k]
+        assert torch.equal(found, distances < mma.D_MAX * 10)
+        assert bool((moved[found] >= 0.999 * distances[found]).all())
+        assert bool((moved[found] <= distances[found] + 1.1 * mma.D_MAX * 10 / 2**mma.BISECTIONS).all())
+
+
+def test_max_margin_adversarial_training_of_a_job() -> None:
+    job = Job(task="wine", network="mlp", arm="mma", optimizer="adam", seeds=(0,), steps=40)
+    assert max(run["accuracy"] for run in jobs.run(job, Place())["runs"]) > 0.8
