@@ -58,6 +58,8 @@ class At(_ZeroTensors):
         self._held_constant: Callable[[], AbstractContextManager[None]] = nullcontext
         self._is_compiled = False
         self._mixes: str | None = None
+        self.moved: Callable[[Mapping[str, Tensor]], Tensor] | None = None
+        """The scores of the same pass with steps added at some places, where the pass can be repeated."""
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._zeros:

@@ -120,6 +120,7 @@ def test_frozen_statistics_leave_the_weight_gradient_to_flow_through_the_batch()
         ({"read_as": "probabilities"}, "read_as is 'probabilities'"),
         ({"statistics": "none"}, "statistics is 'none'"),
         ({"stabilize": "yes"}, "stabilize is 'yes'"),
+        ({"second_order": "third"}, "second_order is 'third'"),
         ({"cross_entropy": -1.0}, "cross_entropy is -1.0"),
         ({"clip": 0.0}, "clip is 0.0"),
         ({"epsilon": -1.0}, "epsilon is -1.0"),

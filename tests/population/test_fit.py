@@ -35,6 +35,11 @@ CASES: dict[str, dict[str, Any]] = {
     "margin": {"loss": MARGIN, "optimizer": SGD(lr=0.05)},
     "margin as printed": {"loss": losses.odn(stabilize=None), "optimizer": SGD(lr=0.001, momentum=0.9)},
     "margin exactly": {"loss": losses.large_margin(second_order=True, statistics="frozen"), "optimizer": SGD(lr=0.05)},
+    "margin by second points": {
+        "loss": losses.large_margin(second_order="second-point", classes=1),
+        "optimizer": SGD(lr=0.05),
+        "regularizers": (regularizers.Jacobian(weight=0.2, form="sum", second_order="second-point"),),
+    },
     "Jacobian": {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.05), "regularizers": (SUM,)},
     "wide margin": {"loss": losses.WideMargin(), "optimizer": SGD(lr=0.05)},
     "wide margin of a share": {"loss": losses.WideMargin(share=0.3), "optimizer": SGD(lr=0.05)},
@@ -65,14 +70,15 @@ def test_the_weights_of_one_by_one_by_matrix_products(case: str) -> None:
 def same_as_one_by_one(kind: str, case: str, convolutions: Any) -> None:
     given, data = networks(kind, 2), samples()
     setting = {**CASES[case], "steps": 20, "batch_size": 8}
+    tolerance = 1e-4 if "second points" in case else 1e-8  # differences of close numbers magnify rounding errors
     done = population.fit(given, data, seeds=[3, 4], chunk=2, convolutions=convolutions, progress=False, **setting)
     assert done.chunks == [2]
     for k, network in enumerate(done.networks):
         alone, steps, loss = train(given[k], data, seed=3 + k, **setting)
-        assert difference(network, alone) < 1e-8
+        assert difference(network, alone) < tolerance
         assert difference(network, given[k]) > 1e-3
         assert done.steps[k] == steps
-        assert done.losses[k] == pytest.approx(loss, rel=1e-8)
+        assert done.losses[k] == pytest.approx(loss, rel=tolerance)
 
 
 @pytest.mark.parametrize("kind", [MLP, BN_CNN])
@@ -127,7 +133,7 @@ def test_it_is_fit_with_the_same_seed(case: str) -> None:
         assert difference(done.networks[k], alone) < 1e-10
 
 
-@pytest.mark.parametrize("loss", [losses.CrossEntropy(), MARGIN])
+@pytest.mark.parametrize("loss", [losses.CrossEntropy(), MARGIN, losses.MarginLoss(second_order="second-point")])
 def test_dropout_is_drawn_by_each_network_alone(loss: Any) -> None:
     given, data = networks(CNN, 4, dropout=0.5), samples()
     setting: dict[str, Any] = {"loss": loss, "optimizer": SGD(lr=0.05), "regularizers": (SUM,), "steps": 6}

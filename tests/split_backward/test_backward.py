@@ -43,6 +43,7 @@ FORMS = {
 REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "cross-entropy": ({"cross_entropy": 0.5}, "cross-entropy term"),
     "second order": ({"second_order": True}, "second_order=True"),
+    "second point": ({"second_order": "second-point"}, "second_order='second-point'"),
     "two classes": ({"classes": 2}, "takes 2 classes"),
     "all classes": ({"classes": "all"}, "takes 3 classes"),
     "probes": ({"classes": "all", "probes": 3, "aggregate": "sum"}, "estimated by random directions"),

@@ -68,6 +68,11 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "printed odn": {"loss": losses.odn(stabilize=None), "optimizer": AdamW(lr=0.01), "schedule": Cosine()},
     "second order": {"loss": losses.large_margin(second_order=True), "optimizer": SGD(lr=0.1)},
+    "second point": {
+        "loss": losses.large_margin(second_order="second-point", classes=1),
+        "regularizers": (regularizers.JacobianFrobenius(second_order="second-point", projections=None),),
+        "optimizer": SGD(lr=0.1),
+    },
     "Jacobian": {
         "loss": losses.CrossEntropy(),
         "regularizers": (regularizers.Jacobian(weight=0.1, form="sum"), regularizers.WeightDecay(weight=0.01)),

@@ -14,8 +14,9 @@ from widemargin import norms, places
 from widemargin.checks import check_number
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Stacking
-from widemargin.margins.output import differences, strongest
-from widemargin.margins.second_point import TwoPasses, steps_down
+from widemargin.margins.output import against as against_classes
+from widemargin.margins.output import strongest
+from widemargin.margins.second_point import TwoPasses, deviation, steps_down
 from widemargin.places import At
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
@@ -116,10 +117,7 @@ def strongest_other(scores: Scores, y: Labels) -> Tensor | None:
 
 def against(scores: Scores, y: Labels, other: Tensor | None) -> PerExample:
     """f_y − f_rival of every sample."""
-    if other is None:
-        return differences(scores, y).squeeze(1)
-    f = wide(scores)
-    return (f.gather(1, y[:, None].long()) - f.gather(1, other)).squeeze(1)
+    return against_classes(scores, y, other).squeeze(1)
 
 
 def share_of_right(difference: PerExample, networks: int) -> PerExample:
@@ -145,12 +143,11 @@ def step_length(
     coordinates of a single sample are their own spread.
     """
     flat = wide(points.detach().reshape(*points.shape[:2], -1))
-    spread = flat.var(dim=1 if flat.shape[1] > 1 else 2, correction=0).mean(dim=1).sqrt()
-    spread = spread * flat.shape[2] ** (1 / p - 0.5)
+    wide_step = deviation(points) * flat.shape[2] ** (1 / p - 0.5)
     flat = flat - flat.mean(dim=1, keepdim=True)  # l_2 distances by matrix products cancel far from 0
     gaps = torch.cdist(flat, flat, p=p).masked_fill(y[:, :, None] == y[:, None], torch.inf).amin(dim=2)
     nearest = gaps.masked_fill(gaps == torch.inf, torch.nan).nanmedian(dim=1).values
-    return torch.fmin(spread, WAY * nearest)
+    return torch.fmin(wide_step, WAY * nearest)
 
 
 def _activations(watched: At, name: str, y: Labels) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from widemargin.checks import check_choice, check_scores_and_labels
@@ -36,12 +37,22 @@ def differences(scores: Scores, y: Labels, *, classes: Classes = 1, read_as: Rea
     scores = wide(scores)  # differences of close numbers need the precision
     if is_binary(scores):
         _check_classes(classes, 1)
+        return against(scores, y, None, read_as=read_as)
+    count = _check_classes(classes, scores.shape[1] - 1)
+    return against(scores, y, strongest(scores, y, count), read_as=read_as)
+
+
+def against(
+    scores: Scores, y: Labels, others: Int[Tensor, "batch others"] | None, *, read_as: Reading = "logits"
+) -> PerClass:
+    """`differences` against given other classes; None for a binary network. Nothing is checked."""
+    scores = wide(scores)
+    if others is None:
         f = scores.reshape(-1)
         f = torch.tanh(f / 2) if read_as == "softmax" else f
         return (f * y.to(f.dtype))[:, None]
-    count = _check_classes(classes, scores.shape[1] - 1)
     f = torch.softmax(scores, dim=1) if read_as == "softmax" else scores
-    return f.gather(1, y[:, None].long()) - f.gather(1, strongest(scores, y, count))
+    return f.gather(1, y[:, None].long()) - f.gather(1, others)
 
 
 def strongest(scores: Tensor, y: Tensor, count: int) -> Tensor:

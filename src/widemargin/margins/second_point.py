@@ -7,10 +7,13 @@ backward. In a linear region of a ReLU network this is exact for every h; elsewh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Literal, TypeAlias
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,9 +21,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from widemargin import norms, places
 from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin.checks import is_capturing
+from widemargin.margins.distance import check_rows
 from widemargin.modules import mixing_modules, scores_of, uncompiled, uncounted, unwrap
 from widemargin.places import At
-from widemargin.types import Args, Kwargs, Scores
+from widemargin.types import Args, Kwargs, Scores, wide
+
+SecondOrder: TypeAlias = bool | Literal["second-point"]
+"""The denominators of a margin in its gradient: as constants, by a double backward, or by a second point."""
+
+PART = 1 / 4
+"""The length of a step as a part of the spread of the data, in single and half precision."""
 
 
 class TwoPasses:
@@ -35,35 +45,45 @@ class TwoPasses:
         self.model, self.network = model, unwrap(model)
         self._statistics, self._masks = KeptStatistics(), _Masks()
         self._states: list[Tensor] = []
+        self._streams: dict[nn.Module, int] = {}
         self.is_random, self._mixes = False, bool(mixing_modules(self.network))
 
     def first(self, x: Tensor, at: Sequence[str]) -> tuple[Scores, At]:
-        """The scores of the batch, and the places `at` of their graph."""
+        """The scores of the batch, and the places `at` of their graph, whose `moved` repeats the pass."""
+        with self.watching(at) as watched:
+            return self.scores(x, watched), watched
+
+    @contextmanager
+    def watching(self, at: Sequence[str]) -> Iterator[At]:
+        """Watch the places `at` in the first pass, which is `scores` inside the `with` block."""
         watching = places.watch(self.model, at, statistics="coupled")
         with self._eager(), watching as watched, self._recorded(watched):
-            return self._drawn(x), watched
+            yield watched
 
     def again(self, x: Tensor, at: Sequence[str]) -> tuple[Scores, At]:
         """The same for some samples of the batch, with its batch statistics, and new dropout masks."""
         watching = places.watch(self.model, at, statistics="coupled")
         with self._eager(), uncounted(self.network), self._reused(), watching as watched:
-            return self._drawn(x), watched
+            return self.scores(x, watched), watched
 
     def moved(self, x: Tensor, steps: Mapping[str, Tensor]) -> Scores:
         """The scores of the samples of the last pass, with `steps` added at the places."""
         statistics, moving = self._reused(), places.moved(self.model, steps)
         drawn, masks = _with_random_states(self._states, x.device), self._masks.reused(x.device)
+        for module, count in self._streams.items():
+            module.masks_drawn = count  # type: ignore[assignment]
         with self._eager(), uncounted(self.network), statistics, moving, drawn, masks:
             return scores_of(self.model(x))
 
-    def _drawn(self, x: Tensor) -> Tensor:
-        """The scores of `x`, with random numbers that are remembered."""
-        states = _random_states(x.device)
+    def scores(self, x: Tensor, watched: At) -> Scores:
+        """The scores of `x`, with random numbers that are remembered, by a pass in which places are `watched`."""
+        states, streams = _random_states(x.device), self._own_streams()
         with self._masks.recorded(x.device):
             scores = scores_of(self.model(x))
+        watched.moved = partial(self.moved, x)
         is_drawn = any(not torch.equal(old, new) for old, new in zip(states, _random_states(x.device)))
-        self._states = states if is_drawn else []
-        self.is_random = is_drawn or bool(self._masks)
+        self._states, self._streams = states if is_drawn else [], streams
+        self.is_random = is_drawn or bool(self._masks) or streams != self._own_streams()
         return scores
 
     def _recorded(self, watched: At) -> AbstractContextManager[None]:
@@ -71,6 +91,10 @@ class TwoPasses:
 
     def _reused(self) -> AbstractContextManager[None]:
         return self._statistics.reused() if self._mixes else nullcontext()
+
+    def _own_streams(self) -> dict[nn.Module, int]:
+        """The positions of dropout layers with random streams of their own, which are those of populations."""
+        return {module: module.masks_drawn for module in self.network.modules() if hasattr(module, "masks_drawn")}  # type: ignore[misc]
 
     @contextmanager
     def _eager(self) -> Iterator[None]:
@@ -85,6 +109,65 @@ def steps_down(gradients: Mapping[str, Tensor], lengths: Mapping[str, Tensor], p
         name: -(norms.steepest(g, p) * lengths[name].view(-1, *[1] * (g.ndim - 1))).to(g.dtype)
         for name, g in gradients.items()
     }
+
+
+def slopes(
+    at: At,
+    outputs: Float[Tensor, "batch columns"],
+    of: Callable[[Tensor], Tensor],
+    *,
+    lengths: Mapping[str, Tensor],
+    p: float = 2.0,
+    least: float | None = None,
+) -> dict[str, Float[Tensor, "batch columns"]]:
+    """(g(x) − g(x − h·u))/h of every sample, column g of `outputs` and place: ‖∇g‖_q to first order in h.
+
+    `of` gives the columns for the scores of a moved pass, `lengths` are the h. Each column and place takes a pass. The
+    sign is that of the change: what is minimised must be bounded below, such as a square or an absolute value, since
+    training can make the change negative while ‖∇g‖_q stays. With `least` a slope is at least that part of ‖∇g‖_q.
+    """
+    if at.moved is None:
+        raise ValueError(
+            "second_order is 'second-point', but at belongs to a pass that can't be repeated: call the function with "
+            "(model, x, y), or take scores and places from TwoPasses(model).first(x, places)"
+        )
+    columns: dict[str, list[Tensor]] = {name: [] for name in at}
+    for gradients in at.columns(outputs):
+        for name, column in ((name, column) for name, part in gradients.items() for column in part):
+            steps, number = steps_down({name: column}, lengths, p), len(columns[name])
+            slope = (outputs[:, number] - of(at.moved(steps))[:, number]) / lengths[name]
+            if least is not None:
+                slope = torch.maximum(slope, least * norms.lp(column, norms.dual(p)))
+            columns[name].append(slope)
+    return {name: torch.stack(rows, dim=1) for name, rows in columns.items()}
+
+
+def lengths_of(at: At, scores: Scores, p: float = 2.0) -> dict[str, Float[Tensor, 1]]:
+    """h at every place, the l_p length of a step for `slopes`: a part of the spread of the data there.
+
+    h = √v·min(1, r·D^(1/p − 1/2)) with √v the `deviation` in D coordinates, and 1 where the data do not vary. Too small
+    an h is bad for two reasons: rounding changes a slope by ε/h, and a ReLU that switches within the step adds 1/h to a
+    weight gradient, so that gradients are noisier by 1/√h. Therefore r = 1/4 up to float32, above the ε^(1/3) of
+    bfloat16 (0.2), and at least ε'·√D, with ε' the machine epsilon of the numbers at the place: a shorter step would be
+    lost. In float64 r = ε^(1/3) = 6·10⁻⁶, which gives derivatives to be compared with exact ones.
+    """
+    lengths: dict[str, Tensor] = {}
+    for name, values in at.activations.items():
+        check_rows(name, values, samples=len(scores))
+        width, size, epsilon = values[0].numel(), deviation(values[None]), torch.finfo(values.dtype).eps
+        is_double = scores.dtype == values.dtype == torch.float64
+        part = epsilon ** (1 / 3) if is_double else max(PART, epsilon * width**0.5)
+        lengths[name] = min(1.0, part * width ** (1 / p - 0.5)) * torch.where(size > 0, size, torch.ones_like(size))
+    return lengths
+
+
+def deviation(points: Float[Tensor, "networks batch ..."]) -> Float[Tensor, " networks"]:
+    """√v of every network's batch, v the variance of a coordinate over the batch, the mean over the coordinates.
+
+    The coordinates of a single sample are their own spread.
+    """
+    flat = wide(points.detach().reshape(*points.shape[:2], -1))
+    return flat.var(dim=1 if flat.shape[1] > 1 else 2, correction=0).mean(dim=1).sqrt()
 
 
 class _Masks(TorchDispatchMode):

@@ -61,20 +61,20 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float, dims: int) -> None:
         super().__init__()
-        self.p, self.dims, self.number, self.calls = p, dims, 0, 0
+        self.p, self.dims, self.number, self.masks_drawn = p, dims, 0, 0
         self.key: Tensor | None = None
 
     def start(self, key: Tensor | None) -> None:
         """Draw from the beginning of the stream of `key`; None: drop nothing."""
-        self.key, self.calls = key, 0
+        self.key, self.masks_drawn = key, 0
 
     def forward(self, x: Tensor) -> Tensor:
         """A new mask in each call."""
         if self.key is None or not self.training:
             return x
-        self.calls += 1
+        self.masks_drawn += 1
         shape = x.shape[: x.ndim - self.dims]
-        kept = rng.keep(self.key + self.number, self.calls, shape, self.p)
+        kept = rng.keep(self.key + self.number, self.masks_drawn, shape, self.p)
         kept = kept.view(*shape, *[1] * (x.ndim - len(shape)))
         return torch.where(kept, x / (1 - self.p), torch.zeros_like(x)) if self.p < 1 else torch.zeros_like(x)
 

@@ -123,7 +123,13 @@ class Objective:
         y = batch.y.flatten()
         scores, at = stack.scores(batch.x, at=first.at, keys=key, statistics=first.statistics)
         lines = linearize(
-            scores, y, at=at, p=first.p, classes=first.classes, read_as=first.read_as, second_order=first.second_order
+            scores,
+            y,
+            at=at,
+            p=first.p,
+            classes=first.classes,
+            read_as=first.read_as,
+            second_order=bool(first.second_order),
         )
         by_network = (len(self.losses), -1)
         entropy = cross_entropy(scores, y).view(by_network)

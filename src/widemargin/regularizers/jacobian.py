@@ -14,13 +14,18 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin._autograd.convolutions import CheapDoubleBackward
 from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
+from widemargin.margins import second_point
 from widemargin.margins.distance import check_rows, slopes_at
+from widemargin.margins.second_point import TwoPasses
 from widemargin.modules import scores_of, uncounted
 from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.weights import watch_classifier
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 Directions: TypeAlias = Float[Tensor, "batch projections classes"]
+GradientOfNorm: TypeAlias = Literal["exact", "second-point"]
+"""The weight gradient of the norm of a gradient: by a double backward, or by a second point."""
+
 Form: TypeAlias = Literal["random", "sum", "pairwise", "pairwise-sum"]
 
 
@@ -41,6 +46,10 @@ class Jacobian:
 
     A binary network has one class vector, and all forms are the same.
 
+    `second_order="second-point"` takes for a norm of a gradient of g the change (g(x) − g(x − h·u))/h with u its
+    direction, a constant: as many forward passes as backward passes, instead of a double backward. See `MarginLoss`;
+    the absolute value of the change is minimised, which is bounded below. Batch statistics are those of the first pass.
+
     Args:
         weight: λ ≥ 0.
         form: the vectors v of a sample. `"random"`: that of one class, drawn anew in each call (the paper's MLPs);
@@ -51,6 +60,7 @@ class Jacobian:
         at: the place whose Jacobian it is: the input, or any module that runs before the last layer.
         normalize: divide v by its l_2 norm, as printed; without it the regularizer also shrinks the classifier.
         statistics: gradients through BatchNorm in training mode, see `places`.
+        second_order: the weight gradient of the norms, exactly or by second points.
     """
 
     weight: float
@@ -58,26 +68,28 @@ class Jacobian:
     at: str = places.INPUT
     normalize: bool = True
     statistics: BatchStatistics = "coupled"
+    second_order: GradientOfNorm = "exact"
     capturable: ClassVar[bool] = True
-    stacking: ClassVar[Literal["jacobian"]] = "jacobian"
 
     def __post_init__(self) -> None:
-        _check_settings(self.weight, self.at, self.statistics)
+        _check_settings(self)
         check_choice("form", self.form, get_args(Form))
+
+    @property
+    def stacking(self) -> Literal["jacobian"] | None:
+        """Populations evaluate exact gradients of all networks at once, and second points network by network."""
+        return "jacobian" if self.second_order == "exact" else None
 
     def __call__(
         self, model: nn.Module, x: Tensor, y: Labels, *, classes: Int[Tensor, " batch"] | None = None
     ) -> PerExample:
-        """The regularizer of every sample of a batch, by a forward pass of its own, see `_second_pass`.
+        """The regularizer of every sample of a batch, by a forward pass of its own, see `_watched_pass`.
 
         `classes` are the classes c of the random forms, one a sample, which replace the random ones.
         """
-        with (
-            _second_pass(model) as network,
-            places.watch(network, (self.at,), statistics=self.statistics) as at,
-            watch_classifier(network, at) as seen,
-        ):
-            scores = scores_of(network(x))
+        network = getattr(model, "_orig_mod", model)  # the hook at the classifier needs an uncompiled network
+        with _watched_pass(network, self) as (at, scores_for), watch_classifier(network, at) as seen:
+            scores = scores_for(x)
         return self.of(scores, y, at=at, classifier=seen.matrix(network, scores), classes=classes)
 
     def of(
@@ -93,18 +105,25 @@ class Jacobian:
 
         `classifier` is the matrix of the last layer, a row a class, such as `model.output.weight`; or a function from
         classes `[batch, n]` to the vectors `[batch, n, features]` of each sample, where samples have different ones.
+        With `second_order="second-point"` scores and places are those of `TwoPasses(model).first(x, (at,))`.
         """
         _check_pass(scores, y, at, self.at)
         f = scores.reshape(len(scores), -1)
         if isinstance(classifier, Tensor) and len(classifier) != f.shape[1]:
             raise ValueError(f"classifier has {len(classifier)} rows, but scores have {f.shape[1]} classes")
         vectors = classifier.__getitem__ if isinstance(classifier, Tensor) else classifier
-        chosen = self._classes(f, y, classes)
-        outputs, v = f.gather(1, chosen), vectors(chosen)
-        if self.form.startswith("pairwise") and not is_binary(scores):
-            own = y[:, None].long()
-            outputs, v = f.gather(1, own) - outputs, vectors(own) - v
-        sizes = slopes_at(at, outputs, q=2.0, second_order=True)[self.at]
+        chosen, own = self._classes(f, y, classes), y[:, None].long()
+        is_pairwise, v = self.form.startswith("pairwise") and not is_binary(scores), vectors(chosen)
+        v = vectors(own) - v if is_pairwise else v
+
+        def outputs(scores: Tensor) -> Tensor:
+            f = scores.reshape(len(scores), -1)
+            return f.gather(1, own) - f.gather(1, chosen) if is_pairwise else f.gather(1, chosen)
+
+        if self.second_order == "exact":
+            sizes = slopes_at(at, outputs(scores), q=2.0, second_order=True)[self.at]
+        else:
+            sizes = _changes(at, scores, lambda scores: outputs(wide(scores)))[self.at].abs()
         if self.normalize:
             lengths = norms.lp(v.flatten(0, 1), 2.0).view_as(sizes)
             sizes = sizes / torch.where(lengths > 0, lengths, torch.ones_like(lengths))  # v = 0 has gradients 0
@@ -150,49 +169,70 @@ class JacobianFrobenius:
     directions is unbiased, at one backward pass each; the exact value takes k. Passes are batched (`At.columns`).
     Works with any network. Each sample has its own directions, drawn in each call from torch's global CPU generator.
 
+    `second_order="second-point"` takes for a norm of a gradient of g the change (g(x) − g(x − h·u))/h with u its
+    direction, a constant: as many forward passes as backward passes, instead of a double backward. See `MarginLoss`;
+    the square of the change is minimised, which is bounded below. Batch statistics are those of the first pass.
+
     Args:
-        weight: λ ≥ 0.
+        weight: λ ≥ 0, in the unit of the data squared: data multiplied by c need c²·λ. The default is for standardised
+            inputs.
         projections: number of random directions, or None for the exact value.
         at: the place whose Jacobian it is.
         statistics: gradients through BatchNorm in training mode, see `places`.
+        second_order: the weight gradient of the norms, exactly or by second points.
     """
 
-    weight: float
+    weight: float = 0.03
     projections: int | None = 1
     at: str = places.INPUT
     statistics: BatchStatistics = "coupled"
+    second_order: GradientOfNorm = "exact"
     capturable: ClassVar[bool] = True
-    stacking: ClassVar[Literal["frobenius"]] = "frobenius"
 
     def __post_init__(self) -> None:
-        _check_settings(self.weight, self.at, self.statistics)
+        _check_settings(self)
         if self.projections is not None:
             check_count("projections", self.projections)
 
+    @property
+    def stacking(self) -> Literal["frobenius"] | None:
+        """Populations evaluate exact gradients of all networks at once, and second points network by network."""
+        return "frobenius" if self.second_order == "exact" else None
+
     def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, directions: Directions | None = None) -> PerExample:
-        """The regularizer of every sample of a batch, by a forward pass of its own, see `_second_pass`.
+        """The regularizer of every sample of a batch, by a forward pass of its own, see `_watched_pass`.
 
         `directions` are unit vectors u that replace the random ones.
         """
-        with _second_pass(model) as network, places.watch(network, (self.at,), statistics=self.statistics) as at:
-            scores = scores_of(network(x))
+        with _watched_pass(model, self) as (at, scores_for):
+            scores = scores_for(x)
         return self.of(scores, y, at=at, directions=directions)
 
     def of(self, scores: Scores, y: Labels, *, at: At, directions: Directions | None = None) -> PerExample:
-        """The regularizer of every sample, given `scores` from a forward pass inside `places.watch(model, (at,))`."""
+        """The regularizer of every sample, given `scores` from a forward pass inside `places.watch(model, (at,))`.
+
+        With `second_order="second-point"` scores and places are those of `TwoPasses(model).first(x, (at,))`.
+        """
         _check_pass(scores, y, at, self.at)
         f = wide(scores.reshape(len(scores), -1))
-        outputs, scale = f, 1.0
+        u, scale = None, 1.0
         if self.projections is not None:
             u = self.draw(len(f), f.shape[1]) if directions is None else directions
             expected = (len(f), self.projections, f.shape[1])
             if u.shape != expected:
                 raise ValueError(f"directions has shape {list(u.shape)}, expected {list(expected)}")
-            outputs, scale = (u.to(f) * f[:, None]).sum(dim=2), f.shape[1] / self.projections
+            u, scale = u.to(f), f.shape[1] / self.projections
         elif directions is not None:
             raise ValueError("directions is given, but projections is None, which takes the exact value")
+
+        def outputs(scores: Tensor) -> Tensor:
+            f = wide(scores.reshape(len(scores), -1))
+            return f if u is None else (u * f[:, None]).sum(dim=2)
+
+        if self.second_order == "second-point":
+            return self.weight * 0.5 * scale * _changes(at, scores, outputs)[self.at].square().sum(dim=1)
         total = f.new_zeros(len(f))
-        for part in at.columns(outputs, second_order=True):
+        for part in at.columns(outputs(scores), second_order=True):
             gradients = part[self.at]
             check_rows(self.at, gradients[0], samples=len(f))
             total = total + gradients.to(f.dtype).square().flatten(2).sum(dim=(0, 2))
@@ -203,24 +243,39 @@ class JacobianFrobenius:
         return _directions(batch, self.projections or 1, classes)
 
 
-def _check_settings(weight: float, at: str, statistics: str) -> None:
+def _check_settings(regularizer: Jacobian | JacobianFrobenius) -> None:
     """Raise unless the settings that the regularizers of Jacobians share are valid."""
-    check_number("weight", weight, least=0.0)
-    if not isinstance(at, str):
-        raise TypeError(f"at is {at!r}, expected the name of one place such as 'input'")
-    check_choice("statistics", statistics, ("coupled", "frozen"))
+    check_number("weight", regularizer.weight, least=0.0)
+    if not isinstance(regularizer.at, str):
+        raise TypeError(f"at is {regularizer.at!r}, expected the name of one place such as 'input'")
+    check_choice("statistics", regularizer.statistics, ("coupled", "frozen"))
+    check_choice("second_order", regularizer.second_order, get_args(GradientOfNorm))
 
 
 @contextmanager
-def _second_pass(model: nn.Module) -> Iterator[nn.Module]:
-    """The network for another forward pass in a training step, which leaves running statistics unchanged.
+def _watched_pass(
+    model: nn.Module, regularizer: Jacobian | JacobianFrobenius
+) -> Iterator[tuple[At, Callable[[Tensor], Tensor]]]:
+    """The place of a regularizer, and the function of a forward pass of its own, which does not count the batch.
 
-    BatchNorm in training mode normalises with the statistics of the batch, but does not count it a second time. A
-    compiled network runs uncompiled, since it has no gradient of a gradient. Convolutions are those of `convolutions`.
+    BatchNorm in training mode normalises with the statistics of the batch, but running statistics stay as they are.
+    With exact gradients a compiled network runs uncompiled, since it has no gradient of a gradient, and convolutions
+    are those of `convolutions`.
     """
+    at = (regularizer.at,)
+    if regularizer.second_order == "second-point":
+        passes = TwoPasses(model)
+        with uncounted(model), passes.watching(at) as watched:
+            yield watched, lambda x: passes.scores(x, watched)
+        return
     network = getattr(model, "_orig_mod", model)  # DDP and Fabric wrappers stay: they cast and count passes
-    with CheapDoubleBackward(), uncounted(network):
-        yield network
+    with CheapDoubleBackward(), uncounted(network), places.watch(network, at, statistics=regularizer.statistics) as own:
+        yield own, lambda x: scores_of(network(x))
+
+
+def _changes(at: At, scores: Scores, outputs: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """The slopes of `outputs` of the scores, by second points."""
+    return second_point.slopes(at, outputs(scores), outputs, lengths=second_point.lengths_of(at, scores))
 
 
 def _check_pass(scores: Scores, y: Labels, at: At, place: str) -> None:

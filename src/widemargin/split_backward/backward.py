@@ -223,7 +223,7 @@ def _reason_before_graph(model: nn.Module, loss: SplitLoss, scores: Tensor, memo
     if loss.cross_entropy:
         return "the loss has a cross-entropy term, a second direction at the scores"
     if loss.second_order:
-        return "the loss has second_order=True, its denominators depend on the weights"
+        return f"the loss has second_order={loss.second_order!r}, its denominators depend on the weights"
     if loss.probes is not None and (loss.aggregate == "sum" or len(loss.at) > 1):
         return "the loss takes several classes, estimated by random directions"
     if memory == 0:

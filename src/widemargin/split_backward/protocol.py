@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from widemargin.margins.distance import Linearization
 from widemargin.margins.estimation import Directions
 from widemargin.margins.output import Classes, Reading
+from widemargin.margins.second_point import SecondOrder
 from widemargin.places import At, BatchStatistics
 
 
@@ -31,7 +32,7 @@ class SplitLoss(Protocol):
     @property
     def cross_entropy(self) -> float: ...  # noqa: D102
     @property
-    def second_order(self) -> bool: ...  # noqa: D102
+    def second_order(self) -> SecondOrder: ...  # noqa: D102
     @property
     def statistics(self) -> BatchStatistics: ...  # noqa: D102
 
