@@ -21,6 +21,8 @@ from widemargin.registry import LossName, OptimizerName, ScheduleName
         ({"name": "cross-entropy"}, losses.CrossEntropy()),
         ({"name": "hinge", "gamma": 2.0}, losses.MultiClassHinge(gamma=2.0)),
         ({"name": "hinge", "cross_entropy": 0}, losses.MultiClassHinge()),
+        ({"name": "cross-entropy", "label_smoothing": 0.1}, losses.CrossEntropy(label_smoothing=0.1)),
+        ({"name": "generalized-cross-entropy", "q": 0.5}, losses.GeneralizedCrossEntropy(q=0.5)),
         ({"name": "soft-hinge"}, losses.SoftHinge()),
         ({"name": "large-margin", "at": ["input", "a"], "p": "inf", "classes": 3}, losses.large_margin(
             at=("input", "a"), p=math.inf, classes=3)),

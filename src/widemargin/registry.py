@@ -26,7 +26,17 @@ Values: TypeAlias = Mapping[str, Any]
 """A name and arguments, as plain values."""
 
 
-LossName = Literal["wide-margin", "cross-entropy", "hinge", "soft-hinge", "large-margin", "odn", "odn-hinge", "target"]
+LossName = Literal[
+    "wide-margin",
+    "cross-entropy",
+    "generalized-cross-entropy",
+    "hinge",
+    "soft-hinge",
+    "large-margin",
+    "odn",
+    "odn-hinge",
+    "target",
+]
 OptimizerName = Literal["adam", "sgd", "rmsprop"]
 ScheduleName = Literal["constant", "cosine"]
 """Losses, optimizers and schedules of the command line."""
@@ -130,6 +140,7 @@ def _losses() -> dict[str, Callable[..., Any]]:
     return {
         "wide-margin": losses.WideMargin,
         "cross-entropy": losses.CrossEntropy,
+        "generalized-cross-entropy": losses.GeneralizedCrossEntropy,
         "hinge": losses.MultiClassHinge,
         "soft-hinge": losses.SoftHinge,
         "large-margin": losses.large_margin,

@@ -37,8 +37,8 @@ def train(
     loss: Annotated[
         LossName,
         loss_option(
-            "wide-margin, which needs no settings; large-margin (elsayed), odn, odn-hinge, cross-entropy, hinge, "
-            "soft-hinge or target (farhang).",
+            "wide-margin, which needs no settings; large-margin (elsayed), odn, odn-hinge, cross-entropy, "
+            "generalized-cross-entropy, hinge, soft-hinge or target (farhang).",
             "NAME",
         ),
     ] = "wide-margin",
