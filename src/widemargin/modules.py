@@ -117,6 +117,12 @@ def is_compiled(model: nn.Module) -> bool:
     return any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) for m in model.modules())
 
 
+def is_checkpointing() -> bool:
+    """Whether a function runs that `torch.utils.checkpoint` will run again in the backward pass."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
+
+
 def mixing_modules(model: nn.Module) -> list[str]:
     """Names of the modules that now mix the samples of a batch: normalisation by batch statistics."""
     return [

@@ -29,7 +29,7 @@ from torch.utils.hooks import RemovableHandle
 from widemargin._autograd.frozen_batchnorm import Route, freeze
 from widemargin._autograd.jacobian_products import batched_vjp, jvp
 from widemargin.checks import check_choice, check_module, check_module_name
-from widemargin.modules import is_compiled, mixing_modules, uncompiled, unwrap
+from widemargin.modules import is_checkpointing, is_compiled, mixing_modules, uncompiled, unwrap
 from widemargin.types import Args, Kwargs
 
 BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
@@ -178,6 +178,11 @@ class _Steps(At):
 
     def add(self, name: str, value: Tensor) -> Tensor:
         """`value` plus the step of the place `name`."""
+        if is_checkpointing():
+            raise RuntimeError(
+                f"at has {name!r}, which is inside torch.utils.checkpoint and would be computed again without the step "
+                "in the backward pass: name a module outside the checkpointed part"
+            )
         return value + self._steps[name]
 
 
@@ -207,10 +212,9 @@ def watch(model: nn.Module, places: Places = (INPUT,), *, statistics: BatchStati
     at = At(names)
     at._mixes = mixing[0] if mixing and statistics == "coupled" else None
     with ExitStack() as stack:
-        compiles_its_own_hooks = getattr(model, "_compiled_call_impl", None) is not None  # model.compile()
         modules = dict(unwrap(model).named_modules())
         hidden = set(names) & modules.keys() - {INPUT}
-        if statistics == "frozen" or compiles_its_own_hooks or hidden:
+        if statistics == "frozen" or _compiles_hooks(model) or hidden:
             stack.enter_context(uncompiled(model))
         else:
             at._is_compiled = is_compiled(model)
@@ -229,12 +233,17 @@ def moved(model: nn.Module, steps: Mapping[str, Tensor]) -> Iterator[None]:
     """`model` with `steps[name]` added at every place `name`, in the forward passes inside the `with` block."""
     modules, add = dict(unwrap(model).named_modules()), _Steps(steps)
     with ExitStack() as stack:
-        if steps.keys() != {INPUT}:
+        if steps.keys() != {INPUT} or _compiles_hooks(model):
             stack.enter_context(uncompiled(model))
         stack.enter_context(_without_cudnn(modules.values()))  # as in `watch`: other kernels have other dropout masks
         for name in steps:
             stack.callback(_attach(model, modules.get(name, model), name, add).remove)
         yield
+
+
+def _compiles_hooks(model: nn.Module) -> bool:
+    """Whether hooks are compiled with the network, which was compiled in place by `model.compile()`."""
+    return getattr(model, "_compiled_call_impl", None) is not None
 
 
 @contextmanager
@@ -288,7 +297,7 @@ def _attach(model: nn.Module, module: nn.Module, name: str, at: At) -> Removable
     if name == INPUT:
         # On the outermost wrapper and before its other hooks: the input is what the user passes.
         return model.register_forward_pre_hook(
-            lambda _, args, kwargs: _add_to_input(unwrap(model), at, args, kwargs), with_kwargs=True, prepend=True
+            lambda _, args, kwargs: _add_to_input(model, at, args, kwargs), with_kwargs=True, prepend=True
         )
     return module.register_forward_hook(lambda _, __, output: _add_to_output(name, at, output))
 
@@ -305,6 +314,10 @@ def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple
             f"take the margin at the embedding, at=({_embedding(model)!r},)"
         )
     x = at.add(INPUT, x)
+    if is_compiled(
+        model
+    ):  # torch.compile does not keep the graph of a batch of varying size for a second backward pass
+        torch._dynamo.mark_static(x)
     return ((*args[:key], x, *args[key + 1 :]), kwargs) if isinstance(key, int) else (args, {**kwargs, key: x})
 
 

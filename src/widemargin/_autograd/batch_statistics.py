@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from widemargin._autograd.frozen_batchnorm import Route
+from widemargin.modules import is_checkpointing
 from widemargin.types import Args, AutogradContext, Kwargs
 
 Statistics = tuple[Tensor, Tensor]
@@ -85,7 +86,7 @@ def batch_norm(
     replacement = _REPLACEMENT.get() if training else None
     if replacement is None:
         return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-    if _is_checkpointed():
+    if is_checkpointing():
         raise RuntimeError(
             "a BatchNorm layer in training mode is inside torch.utils.checkpoint, which would compute it again with "
             "other statistics in the backward pass: leave it out of the checkpointed part"
@@ -95,12 +96,6 @@ def batch_norm(
 
 _REPLACEMENT: ContextVar[Callable[..., Tensor] | None] = ContextVar("replacement", default=None)
 """The function that replaces `F.batch_norm` in training mode now."""
-
-
-def _is_checkpointed() -> bool:
-    """Whether a function runs that `torch.utils.checkpoint` will run again in the backward pass."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
 
 
 @contextmanager

@@ -63,15 +63,15 @@ class TwoPasses:
     def again(self, x: Tensor, at: Sequence[str]) -> tuple[Scores, At]:
         """The same for some samples of the batch, with its batch statistics, and new dropout masks."""
         watching = places.watch(self.model, at, statistics="coupled")
+        self._rewind()
         with self._eager(), uncounted(self.network), self._reused(), watching as watched:
             return self.scores(x, watched), watched
 
     def moved(self, x: Tensor, steps: Mapping[str, Tensor]) -> Scores:
         """The scores of the samples of the last pass, with `steps` added at the places."""
         statistics, moving = self._reused(), places.moved(self.model, steps)
+        self._rewind()
         drawn, masks = _with_random_states(self._states, x.device), self._masks.reused(x.device)
-        for module, count in self._streams.items():
-            module.masks_drawn = count  # type: ignore[assignment]
         with self._eager(), uncounted(self.network), statistics, moving, drawn, masks:
             return scores_of(self.model(x))
 
@@ -85,6 +85,11 @@ class TwoPasses:
         self._states, self._streams = states if is_drawn else [], streams
         self.is_random = is_drawn or bool(self._masks) or streams != self._own_streams()
         return scores
+
+    def _rewind(self) -> None:
+        """Dropout layers with random streams of their own draw from where they were before the last pass."""
+        for module, count in self._streams.items():
+            module.masks_drawn = count  # type: ignore[assignment]
 
     def _recorded(self, watched: At) -> AbstractContextManager[None]:
         return self._statistics.recorded(watched.frozen_route()) if self._mixes else nullcontext()

@@ -1,0 +1,280 @@
+"""`WideMargin` in everyday training: loops, autocast, torch.compile, checkpointing, DDP, `fit`, and in other losses."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import widemargin as wm
+from losses.ddp_wide_margin import LOSSES, NAMES, gradients
+from losses.wide_networks import CASES
+from subprocesses import child_env
+from test_places_wrapped import Backend, dynamo
+from training.cases import CPU, network, samples
+from widemargin import attacks, losses, margins
+from widemargin.losses import CrossEntropy, WideMargin
+from widemargin.training import SGD, AdamW, Checkpoint, Devices
+
+
+def clouds(size: int = 60, seed: int = 0) -> tuple[Tensor, Tensor]:
+    data = samples(size, seed=seed, dtype=torch.float32)
+    return data.x, data.y
+
+
+def grads(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def same(found: dict[str, Tensor], expected: dict[str, Tensor], rtol: float = 1e-8) -> None:
+    assert found.keys() == expected.keys()
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=1e-11)
+    assert any(bool(value.any()) for value in expected.values())
+
+
+def test_a_plain_loop_learns_and_widens_the_margins() -> None:
+    x, y = clouds()
+    distances = []
+    for loss in (CrossEntropy(), WideMargin()):
+        model = network(dtype=torch.float32)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(150):
+            optimizer.zero_grad()
+            loss(model, x, y).mean().backward()
+            optimizer.step()
+        measured = margins.measure(model, (x, y))
+        assert float((measured.predictions == y).float().mean()) > 0.95
+        distances.append(float(measured.margins["input"].median()))
+    assert distances[1] > distances[0]
+
+
+def test_accumulated_and_clipped_gradients() -> None:
+    model = CASES["mlp"].network()
+    parts = [CASES["mlp"].batch(seed=seed) for seed in range(3)]
+    alone = []
+    for x, y in parts:
+        model.zero_grad()
+        WideMargin()(model, x, y).mean().backward()
+        alone.append(grads(model))
+    model.zero_grad()
+    for x, y in parts:
+        (WideMargin()(model, x, y).mean() / len(parts)).backward()
+    mean = {name: torch.stack([g[name] for g in alone]).mean(dim=0) for name in alone[0]}
+    same(grads(model), mean)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    assert float(norm) > 0.1
+    total = sum(float(g.square().sum()) for g in grads(model).values()) ** 0.5
+    assert total == pytest.approx(0.1, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "batch norm", "group norm", "tokens", "attention"])
+def test_bfloat16_autocast(name: str) -> None:
+    """Within 4 % in the values and 10 % in the gradients (norm of the difference), as rounding to 8 bits allows."""
+    model, (x, y) = CASES[name].network().float(), CASES[name].batch(64)
+    x = x.float() if x.is_floating_point() else x
+    found = []
+    for half in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            values = WideMargin(strength=3.0)(model, x, y)
+        assert values.dtype == torch.float32
+        values.mean().backward()
+        found.append((values.detach(), torch.cat([g.flatten() for g in grads(model).values()])))
+    (values, gradient), (half_values, half_gradient) = found
+    assert float((half_values - values).norm() / values.norm()) < 0.04
+    assert float((half_gradient - gradient).norm() / gradient.norm()) < 0.1
+
+
+@dynamo
+@pytest.mark.parametrize("way", ["torch.compile", "in place"])
+@pytest.mark.parametrize("name", ["mlp", "batch norm", "tokens"])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_a_compiled_network(name: str, way: str, share: float) -> None:
+    """Compiled where that is possible: for steps at the input, without BatchNorm. Also with batches of other sizes."""
+    torch.compiler.reset()
+    batches = [CASES[name].batch(size) for size in (11, 7, 11, 4, 9)]
+    model, loss = CASES[name].network(), WideMargin(share=share)
+    for x, y in batches:
+        loss(model, x, y).mean().backward()
+    expected = grads(model)
+    model, backend = CASES[name].network(), Backend()
+    compiled: Any = model
+    if way == "in place":
+        model.compile(backend=backend)
+    else:
+        compiled = torch.compile(model, backend=backend)
+    for x, y in batches:
+        loss(compiled, x, y).mean().backward()
+    assert (backend.runs > 0) == (name == "mlp" and way == "torch.compile")
+    same(grads(model), expected)
+
+
+class Checkpointed(nn.Module):
+    """A network whose middle is computed again in the backward pass."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = checkpoint(self.inner, x, use_reentrant=False)
+        return scores
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "group norm", "dropout", "lstm", "attention"])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_checkpointed_layers(name: str, share: float) -> None:
+    model, (x, y) = CASES[name].network(), CASES[name].batch()
+    torch.manual_seed(3)
+    loss = WideMargin(share=share)
+    loss(model, x, y).mean().backward()
+    expected = grads(model)
+    model.zero_grad()
+    torch.manual_seed(3)
+    loss(Checkpointed(model), x, y).mean().backward()
+    same(grads(model), expected)
+
+
+def test_a_place_inside_a_checkpointed_part_is_an_error() -> None:
+    """It would be computed again without the step."""
+    model, (x, y) = CASES["tokens"].network(), CASES["tokens"].batch()
+    with pytest.raises(RuntimeError, match=r"^at has 'inner\.embedding'.*torch\.utils\.checkpoint"):
+        WideMargin()(Checkpointed(model), x, y)
+
+
+def test_checkpointed_batch_norm_is_an_error() -> None:
+    model, (x, y) = CASES["batch norm"].network(), CASES["batch norm"].batch()
+    with pytest.raises(RuntimeError, match=r"BatchNorm.*torch\.utils\.checkpoint"):
+        WideMargin()(Checkpointed(model), x, y)
+    model.eval()
+    WideMargin()(Checkpointed(model), x, y).mean().backward()
+    expected = grads(model)
+    model.zero_grad()
+    WideMargin()(model, x, y).mean().backward()
+    same(grads(model), expected)
+
+
+def test_two_processes_of_ddp(tmp_path: Path) -> None:
+    """Their gradients are the mean of those that the two halves of the batch have alone."""
+    command = [sys.executable, str(Path(__file__).parent / "ddp_wide_margin.py"), str(tmp_path)]
+    environment = child_env(OMP_NUM_THREADS="1")
+    started = [subprocess.Popen([*command, str(rank)], env=environment, stderr=subprocess.PIPE) for rank in range(2)]
+    said = [process.communicate(timeout=120)[1].decode() for process in started]
+    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
+    for name, form in itertools.product(NAMES, LOSSES):
+        first, second = (load_file(tmp_path / f"{name}.{form}.{rank}.safetensors") for rank in range(2))
+        assert all(torch.equal(first[key], second[key]) for key in first)
+        halves = [gradients(CASES[name].network(), name, rank, LOSSES[form]) for rank in range(2)]
+        same(first, {key: (halves[0][key] + halves[1][key]) / 2 for key in halves[0]})
+
+
+# ------------------------------------------------------------------------------------------------------------------ fit
+
+
+def normed() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3)).double()
+
+
+SETTINGS: dict[str, Any] = {
+    "optimizer": AdamW(lr=0.01),
+    "epochs": 3,
+    "batch_size": 16,
+    "seed": 3,
+    "devices": CPU,
+}
+
+
+@pytest.mark.parametrize("loss", [WideMargin(), WideMargin(share=0.5, at=("input", "2"))])
+def test_fit_goes_on_from_a_checkpoint_to_the_same_weights(loss: WideMargin, tmp_path: Path) -> None:
+    """With BatchNorm and dropout, and validation data."""
+    data, held_out = samples(47), samples(20, seed=5)
+    unbroken = wm.fit(normed(), data, loss=loss, validation=held_out, **SETTINGS)
+    assert any(row["split"] == "validation" for row in unbroken.history.rows)
+
+    calls = itertools.count(1)
+
+    @dataclass(frozen=True)
+    class Breaks(losses.Wrapper):
+        loss: losses.Loss
+
+        def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            if model.training and next(calls) == 6:
+                raise InterruptedError
+            return x, y
+
+    saved = Checkpoint(tmp_path, every=2)
+    for _ in range(2):
+        with contextlib.suppress(InterruptedError):
+            model = normed()
+            wm.fit(model, data, loss=Breaks(loss), validation=held_out, checkpoint=saved, **SETTINGS)
+    assert next(calls) == 6 + (9 - 4) + 1
+    torch.testing.assert_close(model.state_dict(), unbroken.model.state_dict(), rtol=1e-12, atol=0)
+
+
+def test_fit_is_the_plain_loop() -> None:
+    data = samples(32)
+    done = wm.fit(network(), data, loss=WideMargin(), **(SETTINGS | {"optimizer": SGD(lr=0.1), "batch_size": 32}))
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        WideMargin()(model, data.x, data.y).mean().backward()
+        optimizer.step()
+    torch.testing.assert_close(done.model.state_dict(), model.state_dict(), rtol=1e-9, atol=1e-12)
+
+
+def test_fit_in_mixed_precision() -> None:
+    data = samples(dtype=torch.float32)
+    found = [
+        wm.fit(network(dtype=torch.float32), data, loss=WideMargin(), **(SETTINGS | {"devices": devices})).model
+        for devices in (CPU, Devices(accelerator="cpu", precision="bf16-mixed"))
+    ]
+    start = torch.cat([p.detach().flatten() for p in network(dtype=torch.float32).parameters()])
+    exact, half = (torch.cat([p.detach().flatten() for p in model.parameters()]) for model in found)
+    assert float((half - exact).norm()) < 0.1 * float((exact - start).norm())
+
+
+# --------------------------------------------------------------------------------------------------------------- losses
+
+
+@pytest.mark.parametrize("name", ["cnn", "batch norm", "dropout"])
+def test_adversarial_training(name: str) -> None:
+    """The loss at the adversarial examples."""
+    model, (x, y) = CASES[name].network(), CASES[name].batch()
+    loss = attacks.Adversarial(loss=WideMargin(), epsilon=0.1, step=0.05, steps=3, bounds=None)
+    torch.manual_seed(4)
+    found = x_hat, _ = loss.prepare(model, x, y)
+    expected = WideMargin()(copy.deepcopy(model), *found)
+    assert float((x_hat - x).abs().max()) > 0.01
+    torch.manual_seed(4)
+    torch.testing.assert_close(loss(model, x, y), expected, rtol=1e-9, atol=0)
+    assert loss.capturable
+
+
+@dataclass(frozen=True)
+class Doubled(losses.Wrapper):
+    """Twice the loss at inputs with another sign."""
+
+    loss: losses.Loss
+    factor = 2.0
+
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return -x, y
+
+
+def test_a_wrapper() -> None:
+    model, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch()
+    expected = 2 * WideMargin()(model, -x, y)
+    torch.testing.assert_close(Doubled(WideMargin())(model, x, y), expected, rtol=1e-12, atol=0)
