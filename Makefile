@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The extras of pyproject.toml that each target needs; setup takes them all.
-DEMO := demo,report,train,files
+DEMO := report,train
 TEST := test
 LINT := test,lint
 BENCH := demo,files,report

@@ -58,6 +58,16 @@ def test_curves_draw_their_numbers() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
+def test_seeds_draw_a_band_of_one_standard_deviation() -> None:
+    curves = [[{"epsilon": 0.0, "accuracy": a}, {"epsilon": 0.1, "accuracy": a / 2}] for a in (0.8, 0.9, 1.0)]
+    seeds = [{"seed": k, "accuracy": 0.9, "margin": 1.0, "curve": curve} for k, curve in enumerate(curves)]
+    arms = [{"name": name, "curve": curves[1], "seeds": seeds} for name in ("a", "b")]
+    chart = figures.under_attack({"title": "t", "arms": arms})  # type: ignore[typeddict-item]
+    (rows, *_) = tables_of(chart)
+    assert [(row["low"], row["high"]) for row in rows[:2]] == [(0.8, 1.0), (0.4, 0.5)]
+    assert sum(layer["mark"]["type"] == "area" for layer in chart.to_dict()["layer"]) == 1
+
+
 def test_a_place_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="place is 'conv9', expected one of 'input', 'conv1', 'fc1'"):
         figures.margins(FULL, "conv9")

@@ -74,3 +74,31 @@ def test_nothing_measured_nothing_said() -> None:
     assert told([{"name": "a"}]) == []
     assert told([{"name": "a"}, {"name": "b"}]) == []
     assert told([{"name": "a", "margins": {"input": [None]}}, {"name": "b", "margins": {"input": [None]}}]) == []
+
+
+def seeded(name: str, distances: list[float], attacked: list[float]) -> dict[str, Any]:
+    curves = [[{"epsilon": 0.1, "accuracy": a}] for a in attacked]
+    seeds = [
+        {"seed": k, "accuracy": 0.9 + 0.01 * k, "margin": d, "curve": curve}
+        for k, (d, curve) in enumerate(zip(distances, curves, strict=True))
+    ]
+    return {**arm(name, 0.91, distances, attacked[0]), "seeds": seeds}
+
+
+def test_seeds_are_told_with_their_spread() -> None:
+    arms = [
+        seeded("plain", [0.9, 1.0, 1.1], [0.2, 0.3, 0.4]),
+        seeded("other", [5.0, 5.0, 5.0], [0.9, 0.9, 0.9]),
+        seeded("wide", [1.8, 2.0, 2.2], [0.6, 0.6, 0.6]),
+    ]
+    assert told(arms, subject="wide", **FGSM) == [
+        "Wide keeps its samples 2.0 times as far from the decision boundary as plain: 2.00 ± 0.20 against 1.00 ± 0.10 "
+        "on average.",
+        "It is right on 91.0 ± 1.0 %, plain on 91.0 ± 1.0 %.",
+        "Under FGSM at ε = 0.1, it is right on 60.0 ± 0.0 %, plain on 30.0 ± 10.0 %.",
+    ]
+
+
+def test_a_difference_within_the_spread_is_no_claim() -> None:
+    arms = [seeded("plain", [0.8, 1.0, 1.2], [0.2] * 3), seeded("wide", [1.1, 1.3, 1.5], [0.6] * 3)]
+    assert "not clearly further" in told(arms, subject="wide", **FGSM)[0]

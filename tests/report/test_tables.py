@@ -60,3 +60,26 @@ def test_each_chart_has_its_numbers() -> None:
     margins = tables.of_margins(full, "conv1")
     assert len(margins.heads) == len(margins.rows[0][1])
     assert margins.heads[-3] == "50 % below"
+
+
+def test_seeds_are_shown_as_means_with_their_spread() -> None:
+    def seeds(*values: float) -> list[dict[str, Any]]:
+        curve = [{"epsilon": 0.1, "accuracy": 0.5}]
+        return [{"seed": k, "accuracy": v, "margin": 2 * v, "curve": curve} for k, v in enumerate(values)]
+
+    arms = [
+        {"name": "a", "seeds": seeds(0.4, 0.5, 0.6)},
+        {"name": "b", "seeds": seeds(0.90, 0.91, 0.92)},
+        {"name": "c", "seeds": seeds(0.91, 0.92, 0.93)},
+    ]
+    shown = check({"title": "t", "arms": arms, "attack": {"name": "PGD", "shown": [0.1, 0.2]}})
+    table = tables.overview(shown)
+    assert table.heads == ["accuracy", "mean margin", "PGD, ε = 0.1", "PGD, ε = 0.2"]
+    assert [cell.text for cell in table.rows[0][1]] == ["50.0 ± 10.0 %", "1.00 ± 0.20", "50.0 ± 0.0 %", "–"]
+    # b is within the spread of c, the best; equal columns are not marked.
+    assert [[cell.best for cell in cells] for _, cells in table.rows] == [
+        [False] * 4,
+        [True, True, False, False],
+        [True, True, False, False],
+    ]
+    assert "over 3 seeds" in " ".join(tables.notes(shown))

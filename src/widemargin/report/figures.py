@@ -9,10 +9,11 @@ from typing import Literal
 from widemargin._io.files import write_whole
 from widemargin._io.optional import import_optional
 from widemargin.report import alt, layers
+from widemargin.report.headline import accuracy_at
 from widemargin.report.layers import ChartRow, arm_chart, cycled, digits, figure, hover, inline, tips, x_axis, y_axis
 from widemargin.report.names import label_of, place_name, sentence, with_norm
 from widemargin.report.schema import ArmResult, Json, Result
-from widemargin.report.statistics import density, places, statistics
+from widemargin.report.statistics import density, has_seeds, places, spread, statistics
 from widemargin.report.theme import Mode, config
 
 Quantity = Literal["distance", "accuracy", "loss"]
@@ -147,6 +148,9 @@ def _shares(
     """The accuracy over `x` in the rows that the arms have under `entry`."""
     points: list[tuple[ArmResult, Json]] = [(arm, one) for arm in result["arms"] for one in arm.get(entry, [])]
     rows = [{"arm": label_of(arm), x: point[x], "accuracy": point["accuracy"]} for arm, point in points]
+    is_banded = entry == "curve" and has_seeds(result["arms"])
+    if is_banded:
+        rows = [row | _band(arm, point["epsilon"]) for row, (arm, point) in zip(rows, points, strict=True)]
     shares = alt.Scale(zero=False, nice=True) if log else alt.Scale(domain=[0, 1])
     lines = arm_chart(result).encode(
         x=x_axis(x, title, type="log" if log else "linear"),
@@ -155,4 +159,11 @@ def _shares(
     )
     shape = alt.Shape("arm:N", title=None, scale=cycled([label_of(arm) for arm in result["arms"]]))
     dots = lines.mark_point(filled=True, size=55, opacity=1, clip=False).encode(shape=shape)
-    return figure([lines.mark_line(), dots], rows, name, zoom=False)
+    bands = [lines.mark_area(opacity=0.15).encode(y="low:Q", y2="high:Q")] if is_banded else []
+    return figure([*bands, lines.mark_line(), dots], rows, name, zoom=False)
+
+
+def _band(arm: ArmResult, epsilon: float) -> ChartRow:
+    """The accuracy at ε, less and plus its standard deviation over the seeds."""
+    found = spread(accuracy_at(one, epsilon) for one in arm["seeds"])
+    return {"low": digits(max(0.0, found.mean - found.std)), "high": digits(min(1.0, found.mean + found.std))}

@@ -4,18 +4,57 @@ from __future__ import annotations
 
 import math
 
-from widemargin.report.names import label_of, norm_name, number, place_name, sentence, share
-from widemargin.report.schema import ArmResult, Result
-from widemargin.report.statistics import places, statistics
+from widemargin.report.names import (
+    label_of,
+    norm_name,
+    number,
+    place_name,
+    plus_minus,
+    sentence,
+    share,
+    share_plus_minus,
+)
+from widemargin.report.schema import ArmResult, Result, Seeded
+from widemargin.report.statistics import Spread, has_seeds, places, spread, statistics
 
 
 def headline(result: Result) -> list[str]:
     """The sentences, in which the first arm is the baseline. Empty if nothing can be compared."""
     arms = result["arms"]
+    subject = next((arm for arm in arms[1:] if arm["name"] == result.get("subject")), None)
+    if subject is not None and has_seeds(arms):
+        return _compared(result, subject)
     means = _means(arms)
     best = _best(means) if len(means) > 1 else None  # called "it" after the first sentence
     several = [_margins(means), _accuracy(arms, best), _attacked(result, best)]
     return [sentence(one) for one in ([_single(result)] if len(arms) == 1 else several) if one]
+
+
+def _compared(result: Result, subject: ArmResult) -> list[str]:
+    """The subject against the first arm, with the standard deviations over the seeds."""
+    base, subjects, bases = result["arms"][0], subject["seeds"], result["arms"][0]["seeds"]
+    name, other = sentence(label_of(subject)), label_of(base)
+    found, known = (spread(one["margin"] for one in seeds) for seeds in (subjects, bases))
+    numbers = f"{plus_minus(found.mean, found.std)} against {plus_minus(known.mean, known.std)} on average"
+    if found.is_beyond(known) and found.mean > known.mean > 0:
+        times = f"{found.mean / known.mean:.1f} times as far from the decision boundary as {other}"
+        lines = [f"{name} keeps its samples {times}: {numbers}."]
+    else:
+        lines = [f"{name} keeps its samples not clearly further from the decision boundary than {other}: {numbers}."]
+    found, known = (spread(one["accuracy"] for one in seeds) for seeds in (subjects, bases))
+    lines.append(f"It is right on {_shares(found, known, other)}.")
+    attack = result.get("attack", {})
+    epsilon = max(attack.get("shown", []), default=-1.0)
+    found, known = (spread(accuracy_at(one, epsilon) for one in seeds) for seeds in (subjects, bases))
+    if math.isfinite(found.mean + known.mean):
+        under = f"Under {attack.get('name', 'attack')} at ε = {epsilon:g}"
+        lines.append(f"{under}, it is right on {_shares(found, known, other)}.")
+    return lines
+
+
+def _shares(found: Spread, known: Spread, other: str) -> str:
+    first, second = (share_plus_minus(one.mean, one.std) for one in (found, known))
+    return f"{first}, {other} on {second}"
 
 
 def _single(result: Result) -> str:
@@ -100,7 +139,7 @@ def _attacked(result: Result, subject: str | None) -> str:
     return f"{under}, {who} is still right on {share(known[best])}, {base} on {share(known[base])}."
 
 
-def accuracy_at(arm: ArmResult, epsilon: float | int) -> float | None:
+def accuracy_at(arm: ArmResult | Seeded, epsilon: float | int) -> float | None:
     """The accuracy of the arm's curve at `epsilon`, if it was measured there."""
     found = (float(p["accuracy"]) for p in arm.get("curve", []) if math.isclose(p["epsilon"], epsilon, rel_tol=1e-6))
     return next(found, None)

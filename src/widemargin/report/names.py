@@ -39,6 +39,17 @@ def share(value: float | int | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
 
 
+def plus_minus(mean: float | int, std: float | int) -> str:
+    """A mean and its standard deviation with as many digits after the point."""
+    text = number(mean)
+    return text if math.isnan(mean) else f"{text} ± {std:.{len(text.partition('.')[2])}f}"
+
+
+def share_plus_minus(mean: float | int, std: float | int) -> str:
+    """A mean share in percent and its standard deviation, with a digit after the point."""
+    return "–" if math.isnan(mean) else f"{100 * mean:.1f} ± {100 * std:.1f} %"
+
+
 def sentence(text: str) -> str:
     """`text` with a capital letter."""
     return text[:1].upper() + text[1:]

@@ -106,8 +106,20 @@ class Hard(TypedDict):
     image: NotRequired[Annotated[Json, PNG]]  # a PNG as a data URI, or numbers in [0, 1], see `png.Image`
 
 
+class Seeded(TypedDict):
+    """One of the networks of an arm: its seed, accuracy, mean margin at the first place, and curve."""
+
+    seed: Count
+    accuracy: Share
+    margin: float | None
+    curve: list[Attacked]
+
+
 class ArmResult(TypedDict):
-    """One network and its measurements; `name` is its key, `label` is shown (by default the name)."""
+    """One network and its measurements; `name` is its key, `label` is shown (by default the name).
+
+    With `seeds` it is several networks, and the other entries are their means, or the margins of all of them.
+    """
 
     name: str
     label: NotRequired[str]
@@ -120,6 +132,7 @@ class ArmResult(TypedDict):
     sizes: NotRequired[list[Sized]]
     history: NotRequired[list[Row]]
     hardest: NotRequired[list[Hard]]
+    seeds: NotRequired[list[Seeded]]
     seconds: NotRequired[Amount]
 
 
@@ -133,12 +146,16 @@ class AttackInfo(TypedDict, total=False):
 
 
 class Result(TypedDict):
-    """The results of one page. `norm` is that of the margins, as shown: "l_2"."""
+    """The results of one page.
+
+    `norm` is that of the margins, as shown: "l_2". `subject` names the arm that the headline compares with the first.
+    """
 
     title: str
     arms: list[ArmResult]
     subtitle: NotRequired[str]
     norm: NotRequired[str]
+    subject: NotRequired[str]
     attack: NotRequired[AttackInfo]
     settings: NotRequired[dict[str, Json]]
     versions: NotRequired[dict[str, Json]]

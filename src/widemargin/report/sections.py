@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from widemargin.report import alt, brackets, figures, tables
 from widemargin.report.names import label_of, number, place_name, sentence, share
 from widemargin.report.schema import Json, Result
-from widemargin.report.statistics import places, statistics
+from widemargin.report.statistics import has_seeds, places, statistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,7 @@ def _attack(result: Result) -> Section:
     chart, table = figures.under_attack(result), tables.of_attack(result)
     samples = f", on {attack['samples']:,} samples" if "samples" in attack else ""
     text = f"Accuracy when {attack.get('name', 'the attack')} moves each input by up to ε against the network{samples}."
+    text += " Bands: one standard deviation over the seeds." if curves and has_seeds(result["arms"]) else ""
     cards = [_card("attack", "accuracy over ε", summary, chart, table)] if curves else []
     return Section(id="attack", title="Under attack", text=text, cards=cards)
 

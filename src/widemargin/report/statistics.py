@@ -35,6 +35,29 @@ class Statistics:
         return self.mean / self.std if self.std > 0 else math.nan
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Mean and standard deviation (divided by n − 1) over seeds."""
+
+    mean: float
+    std: float
+
+    def is_beyond(self, other: Spread) -> bool:
+        """Whether the means differ by more than twice the standard deviation of a difference of two seeds."""
+        return abs(self.mean - other.mean) > 2 * math.hypot(self.std, other.std)
+
+
+def spread(values: Iterable[float | int | None]) -> Spread:
+    """Mean and standard deviation of `values`; NaN where one is missing."""
+    known = np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    return Spread(mean=float(known.mean()), std=float(known.std(ddof=1)))
+
+
+def has_seeds(arms: list[ArmResult]) -> bool:
+    """Whether every arm has networks of several seeds."""
+    return all(len(arm.get("seeds", [])) > 1 for arm in arms)
+
+
 def statistics(margins: Margins) -> Statistics:
     """The statistics of `margins`; None, a sample without a margin, is excluded and counted."""
     if isinstance(margins, dict):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from widemargin.report import figures
 from widemargin.report.headline import accuracy_at
-from widemargin.report.names import label_of, norm_name, number, place_name, share
+from widemargin.report.names import label_of, norm_name, number, place_name, plus_minus, share, share_plus_minus
 from widemargin.report.schema import Json, Result
-from widemargin.report.statistics import QUANTILES, places, statistics
+from widemargin.report.statistics import QUANTILES, Spread, has_seeds, places, spread, statistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,8 @@ def evenly(values: Sequence[Json], count: int) -> Sequence[Json]:
 def overview(result: Result) -> TextTable:
     """Accuracy, margins and accuracy under attack, a row per arm; the best of each column is marked."""
     arms = result["arms"]
+    if has_seeds(arms):
+        return _of_seeds(result)
     columns: list[tuple[str, list[float], bool]] = [("accuracy", [_or_nan(arm.get("accuracy")) for arm in arms], True)]
     for place in places(arms)[:1]:
         found = [statistics(arm.get("margins", {}).get(place, [])) for arm in arms]
@@ -66,6 +68,22 @@ def overview(result: Result) -> TextTable:
     return TextTable(heads=[head for head, _, _ in columns], rows=rows)
 
 
+def _of_seeds(result: Result) -> TextTable:
+    """The overview as means ± standard deviations over the seeds."""
+    seeds = [arm["seeds"] for arm in result["arms"]]
+    attack = result.get("attack", {})
+    columns = {
+        "accuracy": [spread(one["accuracy"] for one in each) for each in seeds],
+        "mean margin": [spread(one["margin"] for one in each) for each in seeds],
+    }
+    for epsilon in attack.get("shown", []):
+        head = f"{attack.get('name', 'attack')}, ε = {epsilon:g}"
+        columns[head] = [spread(accuracy_at(one, epsilon) for one in each) for each in seeds]
+    cells = [_spreads(plus_minus if head == "mean margin" else share_plus_minus, of) for head, of in columns.items()]
+    rows = [(label_of(arm), [column[i] for column in cells]) for i, arm in enumerate(result["arms"])]
+    return TextTable(heads=list(columns), rows=rows)
+
+
 def notes(result: Result) -> list[str]:
     """Notes below the overview: the definition of the margin, standard errors, marks."""
     arms = result["arms"]
@@ -76,6 +94,13 @@ def notes(result: Result) -> list[str]:
             f"A margin is the linearised{norm and f' {norm}'} distance to the decision boundary "
             f"{place_name(place)}, negative where the answer is wrong; the mean is over all samples."
         )
+    if has_seeds(arms):
+        count = min(len(arm["seeds"]) for arm in arms)
+        lines.append(
+            f"Values are means ± standard deviations over {count} seeds. The best of each column is marked, and those "
+            "that differ from it by at most twice the standard deviation of a difference."
+        )
+        return lines
     samples = min((arm.get("samples", 0) for arm in arms), default=0)
     known = [a for arm in arms if (a := arm.get("accuracy")) is not None]
     if samples and known:
@@ -140,6 +165,16 @@ def _column(head: str, values: list[float], most: bool) -> list[Cell]:
     best = {text for text, value in zip(texts, values, strict=True) if value == top}
     marked = len(values) > 1 and len(set(texts)) > 1
     return [Cell(text=text, best=marked and text in best) for text in texts]
+
+
+def _spreads(written: Callable[[float, float], str], values: list[Spread]) -> list[Cell]:
+    top = max(values, key=lambda value: -math.inf if math.isnan(value.mean) else value.mean)
+    marks = [not (math.isnan(value.mean) or top.is_beyond(value)) for value in values]
+    marked = len(values) > 1 and not all(marks)
+    return [
+        Cell(text=written(value.mean, value.std), best=marked and mark)
+        for value, mark in zip(values, marks, strict=True)
+    ]
 
 
 def _or_nan(value: float | int | None) -> float:
