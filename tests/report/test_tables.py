@@ -69,7 +69,7 @@ def test_seeds_are_shown_as_means_with_their_spread() -> None:
 
     arms = [
         {"name": "a", "seeds": seeds(0.4, 0.5, 0.6)},
-        {"name": "b", "seeds": seeds(0.90, 0.91, 0.92)},
+        {"name": "b", "seeds": seeds(0.905, 0.915, 0.925)},
         {"name": "c", "seeds": seeds(0.91, 0.92, 0.93)},
     ]
     shown = check({"title": "t", "arms": arms, "attack": {"name": "PGD", "shown": [0.1, 0.2]}})

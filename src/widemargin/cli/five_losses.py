@@ -43,22 +43,22 @@ class DemoMethod:
 
 
 METHODS = (
-    DemoMethod(name="cross-entropy", label="cross-entropy", loss=losses.CrossEntropy(), lr=5e-3),
-    DemoMethod(name="odn", label="ODN", loss=losses.odn(r=2.0, theta=1.0), lr=2e-3),
+    DemoMethod(name="cross-entropy", label="cross-entropy", loss=losses.CrossEntropy(), lr=7e-3),
+    DemoMethod(name="odn", label="ODN", loss=losses.odn(r=1.2, theta=0.7), lr=2e-3),
     DemoMethod(
         name="large-margin",
-        label="all-layer large margin",
+        label="large margin",
         loss=losses.large_margin(p=2.0, gamma=1.0, at=LAYERS, classes=1),
         lr=2e-3,
     ),
     DemoMethod(
         name="jacobian",
-        label="cross-entropy + Jacobian",
+        label="Jacobian",
         loss=losses.CrossEntropy(),
         regularizers=(regularizers.Jacobian(weight=0.1),),
-        lr=5e-3,
+        lr=1e-2,
     ),
-    DemoMethod(name="wide-margin", label="WideMargin", loss=losses.WideMargin(), lr=5e-3),
+    DemoMethod(name="wide-margin", label="WideMargin", loss=losses.WideMargin(), lr=3e-3),
 )
 
 
@@ -131,7 +131,7 @@ def fit(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Trained:
+class _SeedRun:
     """The measurements of one network."""
 
     seed: int
@@ -185,7 +185,7 @@ def _arm(
 
 def _trained(
     method: DemoMethod, every: Samples, test: Samples, *, epochs: int, seed: int, sizes: Sequence[int]
-) -> _Trained:
+) -> _SeedRun:
     watched, attacked = (subset(test, count=count, seed=seed, balanced=True) for count in (WATCHED, ATTACKED))
     measure = training.Measure(every=max(1, epochs // 8), at=("input",), p=2.0)
     fitted = fit(method, _first(every, IMAGES), epochs=epochs, seed=seed, measure=measure, validation=watched)
@@ -196,7 +196,7 @@ def _trained(
         network = fit(method, _first(every, size), epochs=passes, seed=seed, measure=training.Measure(every=None)).model
         accuracies[size] = accuracy(network, test)
     curve = attacks.curve(fitted.model, attacked, EPSILONS, attack=partial(attacks.pgd, steps=PGD_STEPS))
-    return _Trained(
+    return _SeedRun(
         seed=seed,
         measured=measured,
         curve=[{"epsilon": row["epsilon"], "accuracy": row["accuracy"]} for row in curve],

@@ -40,9 +40,9 @@ def share(value: float | int | None) -> str:
 
 
 def plus_minus(mean: float | int, std: float | int) -> str:
-    """A mean and its standard deviation with as many digits after the point."""
-    text = number(mean)
-    return text if math.isnan(mean) else f"{text} ± {std:.{len(text.partition('.')[2])}f}"
+    """A mean and its standard deviation with as many digits after the point, two where they suffice."""
+    digits = 2 if 0.1 <= abs(mean) < 100 else len(number(mean).partition(".")[2])
+    return number(mean) if math.isnan(mean) else f"{mean:.{digits}f} ± {std:.{digits}f}".replace("-", "−")
 
 
 def share_plus_minus(mean: float | int, std: float | int) -> str:

@@ -98,7 +98,7 @@ def notes(result: Result) -> list[str]:
         count = min(len(arm["seeds"]) for arm in arms)
         lines.append(
             f"Values are means ± standard deviations over {count} seeds. The best of each column is marked, and those "
-            "that differ from it by at most twice the standard deviation of a difference."
+            "within its ±."
         )
         return lines
     samples = min((arm.get("samples", 0) for arm in arms), default=0)
@@ -169,7 +169,7 @@ def _column(head: str, values: list[float], most: bool) -> list[Cell]:
 
 def _spreads(written: Callable[[float, float], str], values: list[Spread]) -> list[Cell]:
     top = max(values, key=lambda value: -math.inf if math.isnan(value.mean) else value.mean)
-    marks = [not (math.isnan(value.mean) or top.is_beyond(value)) for value in values]
+    marks = [top.mean - value.mean <= top.std for value in values]  # False for NaN
     marked = len(values) > 1 and not all(marks)
     return [
         Cell(text=written(value.mean, value.std), best=marked and mark)
