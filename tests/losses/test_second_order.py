@@ -220,11 +220,12 @@ class Peak(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(()))
+        self.out = nn.Linear(1, 2, bias=False)
+        self.out.weight.data = torch.tensor([[1.0], [0.0]])
 
     def forward(self, x: Tensor) -> Tensor:
-        difference = self.weight * (x + 3 * F.relu(-3 * x) + 1)
-        return torch.cat([difference, torch.zeros_like(difference)], dim=1)
+        scores: Tensor = self.out(x + 3 * F.relu(-3 * x) + 1)
+        return scores
 
 
 def test_slopes_that_turn_within_the_step_are_bounded() -> None:
@@ -236,6 +237,8 @@ def test_slopes_that_turn_within_the_step_are_bounded() -> None:
     signed = second_point.slopes(at, outputs, lambda f: f[:, :1] - f[:, 1:], lengths=lengths)["input"]
     assert signed[0] < 0 < signed[1]
     assert (JacobianFrobenius(second_order="second-point", weight=1.0)(Peak(), x, y) > 0).all()
+    jacobian = Jacobian(second_order="second-point", weight=1.0)(Peak(), x, y, classes=y)
+    torch.testing.assert_close(jacobian[:, None], signed.detach().abs(), check_stride=False)
     loss = MarginLoss(second_order="second-point", stabilize=None, penalty=Hinge(gamma=100.0))
     values = loss(Peak(), x, y)
     assert values[0].item() == pytest.approx(100 - 1.02 / 0.1, rel=1e-4)  # a tenth of the slope 1
