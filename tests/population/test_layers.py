@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from widemargin.margins.second_point import TwoPasses
+from widemargin.population import rng
 from widemargin.population.layers import (
     Dropout,
     check_layers,
@@ -52,6 +54,20 @@ def test_dropout_layers_are_replaced_and_numbered() -> None:
     assert [(one.p, one.dims, one.number) for one in own] == [(0.5, 0, 0), (0.2, 2, 1)]
     assert isinstance(network[0], Dropout)
     assert isinstance(network[2], nn.Dropout)
+
+
+def test_a_repeated_pass_has_the_same_masks() -> None:
+    """As second points need them: a step of length 0 changes nothing, while a new pass has new masks."""
+    torch.manual_seed(0)
+    network, x = nn.Sequential(nn.Linear(3, 50), nn.Dropout(0.5), nn.Dropout(0.2), nn.Linear(50, 3)), torch.ones(4, 3)
+    for dropout in with_own_dropout(network):
+        dropout.start(rng.keys([7], "dropout", 0)[0])
+    passes = TwoPasses(network)
+    scores, at = passes.first(x, ("input",))
+    assert passes.is_random
+    assert at.moved is not None
+    torch.testing.assert_close(at.moved({"input": torch.zeros_like(x)}), scores)
+    assert not torch.allclose(network(x), scores)
 
 
 @pytest.mark.parametrize("with_bias", [True, False])

@@ -20,15 +20,19 @@ CUDA = Devices(accelerator="cuda")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-@pytest.mark.parametrize("regularizer", [None, regularizers.Jacobian(weight=0.01, form="sum")])
+@pytest.mark.parametrize("second_order", ["exact", "second-point"])
+@pytest.mark.parametrize("has_regularizer", [False, True])
 @pytest.mark.parametrize("cross_entropy", [0.0, 1.0])
 def test_fit_on_a_gpu_is_the_same_with_a_graph(
-    regularizer: Any, cross_entropy: float, monkeypatch: pytest.MonkeyPatch
+    second_order: Any, has_regularizer: bool, cross_entropy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With dropout, a last batch of another shape, and BatchNorm's running statistics."""
     monkeypatch.setattr(graphs, "_python_rng_state", lambda: None)
     torch.manual_seed(0)
     x, y = torch.randn(100, 1, 8, 8), torch.randint(3, (100,))
+    in_gradient: Any = second_order if second_order == "second-point" else False
+    loss = losses.MarginLoss(at=("input", "2"), cross_entropy=cross_entropy, second_order=in_gradient)
+    regularizer = regularizers.Jacobian(weight=0.01, form="sum", second_order=second_order)
     found = []
     for use in (False, True):
         torch.manual_seed(1)
@@ -38,8 +42,8 @@ def test_fit_on_a_gpu_is_the_same_with_a_graph(
         done = fit(
             network,
             (x, y),
-            loss=losses.MarginLoss(at=("input", "2"), cross_entropy=cross_entropy),
-            regularizers=[] if regularizer is None else [regularizer],
+            loss=loss,
+            regularizers=[regularizer] if has_regularizer else [],
             optimizer=SGD(lr=0.05, momentum=0.9),
             epochs=4,
             batch_size=16,
