@@ -50,7 +50,7 @@ def common(
 
     [bold]Examples[/bold]
 
-    Five losses compared on 250 images, and a measurement of a network with
+    Five losses compared on 200 images, and a measurement of a network with
     random weights:
 
       widemargin demo --open
