@@ -25,6 +25,9 @@ from widemargin.types import Args, AutogradContext, Kwargs
 Statistics = tuple[Tensor, Tensor]
 """Mean and 1/√(variance + ε) of every channel."""
 
+Affine = tuple[Tensor | None, Tensor | None]
+"""Weight and bias, or running mean and variance; None where a layer has none."""
+
 
 class KeptStatistics:
     """The statistics of every batch normalisation of a forward pass, in the order of the calls.
@@ -40,19 +43,11 @@ class KeptStatistics:
         """Record the statistics of a forward pass inside the `with` block; its gradients follow `route`."""
         self._kept = []
 
-        def normalised(
-            x: Tensor,
-            running_mean: Tensor | None,
-            running_variance: Tensor | None,
-            weight: Tensor | None,
-            bias: Tensor | None,
-            momentum: float,
-            eps: float,
-        ) -> Tensor:
+        def normalised(x: Tensor, running: Affine, affine: Affine, momentum: float, eps: float) -> Tensor:
             if x.numel() == x.shape[1]:
                 raise ValueError(f"Expected more than 1 value per channel when training, got input {list(x.shape)}")
-            out, *statistics = normalise(x, weight, bias, running_mean, running_variance, momentum, eps, route)
-            self._kept.append((statistics[0], statistics[1]))
+            out, mean, inverse = normalise(x, *affine, running, momentum, eps, route)
+            self._kept.append((mean, inverse))
             return out
 
         with _replaced(normalised):
@@ -63,10 +58,8 @@ class KeptStatistics:
         """Normalise with the recorded statistics in a forward pass inside the `with` block."""
         calls = iter(self._kept)
 
-        def normalised(
-            x: Tensor, _: object, __: object, weight: Tensor | None, bias: Tensor | None, ___: float, eps: float
-        ) -> Tensor:
-            return normalise_with(x, weight, bias, *next(calls), eps)
+        def normalised(x: Tensor, _: Affine, affine: Affine, __: float, eps: float) -> Tensor:
+            return normalise_with(x, *affine, *next(calls), eps)
 
         with _replaced(normalised):
             yield
@@ -91,7 +84,7 @@ def batch_norm(
             "a BatchNorm layer in training mode is inside torch.utils.checkpoint, which would compute it again with "
             "other statistics in the backward pass: leave it out of the checkpointed part"
         )
-    return replacement(input, running_mean, running_var, weight, bias, momentum, eps)
+    return replacement(input, (running_mean, running_var), (weight, bias), momentum, eps)
 
 
 _REPLACEMENT: ContextVar[Callable[..., Tensor] | None] = ContextVar("replacement", default=None)
@@ -118,19 +111,10 @@ class _BatchNorms(TorchFunctionMode):
 
 
 def normalise(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_variance: Tensor | None,
-    momentum: float,
-    eps: float,
-    route: Route,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running: Affine, momentum: float, eps: float, route: Route
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`F.batch_norm` in training mode, and the statistics of the batch, all of them differentiable."""
-    result: tuple[Tensor, Tensor, Tensor] = _Normalise.apply(
-        x, weight, bias, running_mean, running_variance, momentum, eps, route
-    )
+    result: tuple[Tensor, Tensor, Tensor] = _Normalise.apply(x, weight, bias, running, momentum, eps, route)
     return result
 
 
@@ -138,7 +122,7 @@ def normalise_with(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, inverse: Tensor, eps: float
 ) -> Tensor:
     """w·(x − mean)·inverse + b, differentiable in all of them."""
-    result: Tensor = _NormaliseWith.apply(x, weight, bias, mean, inverse, eps)
+    result: Tensor = _NormaliseWith.apply(x, mean, inverse, weight, bias, eps)
     return result
 
 
@@ -151,15 +135,12 @@ class _Normalise(torch.autograd.Function):
         x: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
-        running_mean: Tensor | None,
-        running_variance: Tensor | None,
+        running: Affine,
         momentum: float,
         eps: float,
         route: Route,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        out, mean, inverse = torch.native_batch_norm(
-            x, weight, bias, running_mean, running_variance, True, momentum, eps
-        )
+        out, mean, inverse = torch.native_batch_norm(x, weight, bias, *running, True, momentum, eps)
         ctx.save_for_backward(x, weight, mean, inverse)
         ctx.eps, ctx.route = eps, route
         ctx.set_materialize_grads(False)
@@ -173,7 +154,7 @@ class _Normalise(torch.autograd.Function):
         x, weight, mean, inverse = ctx.saved_tensors
         if ctx.route.is_frozen:
             assert g is not None
-            return (g * _scale(weight, inverse, x)).to(x.dtype), *[None] * 7
+            return (g * _scale(weight, inverse, x)).to(x.dtype), *[None] * 6
         to_x: Tensor | None = None
         to_weight: Tensor | None = None
         to_bias: Tensor | None = None
@@ -187,7 +168,7 @@ class _Normalise(torch.autograd.Function):
             shift = -slope * mean if to_mean is None else to_mean / samples - slope * mean
             own = x * _by_channel(slope, x) + _by_channel(shift, x)
             to_x = own.to(x.dtype) if to_x is None else to_x + own.to(x.dtype)
-        return to_x, to_weight, to_bias, *[None] * 5
+        return to_x, to_weight, to_bias, *[None] * 4
 
 
 class _NormaliseWith(torch.autograd.Function):
@@ -197,10 +178,10 @@ class _NormaliseWith(torch.autograd.Function):
     def forward(
         ctx: AutogradContext,
         x: Tensor,
-        weight: Tensor | None,
-        bias: Tensor | None,
         mean: Tensor,
         inverse: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
         eps: float,
     ) -> Tensor:
         variance = inverse**-2 - eps
@@ -217,8 +198,8 @@ class _NormaliseWith(torch.autograd.Function):
         )
         factor = 1.0 if weight is None else weight  # x̂ = (x − mean)·inverse, so both follow from Σ g and Σ g·x̂
         to_mean, to_inverse = -to_bias * factor * inverse, to_weight * factor / inverse
-        needs_weight, needs_bias = ctx.needs_input_grad[1:3]
-        return to_x, to_weight if needs_weight else None, to_bias if needs_bias else None, to_mean, to_inverse, None
+        needs_weight, needs_bias = ctx.needs_input_grad[3:5]
+        return to_x, to_mean, to_inverse, to_weight if needs_weight else None, to_bias if needs_bias else None, None
 
 
 def _scale(weight: Tensor | None, inverse: Tensor, x: Tensor) -> Tensor:
