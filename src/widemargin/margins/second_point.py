@@ -13,6 +13,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
+import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch._ops import OpOverload
@@ -47,6 +48,11 @@ class TwoPasses:
         self._states: list[Tensor] = []
         self._streams: dict[nn.Module, int] = {}
         self.is_random, self._mixes = False, bool(mixing_modules(self.network))
+        if any(isinstance(m, nn.SyncBatchNorm) and m.training for m in self.network.modules()) and _processes() > 1:
+            raise TypeError(
+                "the network has SyncBatchNorm, whose statistics of several processes a second pass can't use again: "
+                "expected BatchNorm1d, 2d or 3d, or evaluation mode"
+            )
 
     def first(self, x: Tensor, at: Sequence[str]) -> tuple[Scores, At]:
         """The scores of the batch, and the places `at` of their graph, whose `moved` repeats the pass."""
@@ -252,6 +258,10 @@ def _is_random(func: OpOverload, args: Args, kwargs: Kwargs) -> bool:
     given = {a.name: a.default_value for a in func._schema.arguments} | dict(zip(names, args)) | kwargs
     is_off = given.get("train") is False or given.get("training") is False
     return not is_off and 0 not in (given.get("dropout_p"), given.get("dropout"))
+
+
+def _processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _random_states(device: torch.device) -> list[Tensor]:
