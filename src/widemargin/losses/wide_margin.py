@@ -50,8 +50,8 @@ class WideMargin:
             None: the input, or the first embedding of a network that takes tokens.
         p: the norm of the distances that are widened, in [1, ∞].
         share: the part of the batch, evenly spread, whose second term is computed, with a weight of 1/share: unbiased,
-            and cheaper (a step costs about 1 + 4/3 of a cross-entropy step in full, 1 + 5/3·share with a share), but
-            noisier. Batches of less than some 100 samples lose accuracy and distance at 1/4 and 1/8.
+            and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share), but
+            noisier: for large batches.
         base: the loss of the scores that is added; `CrossEntropy()` by default.
     """
 
@@ -116,7 +116,7 @@ def strongest_other(scores: Scores, y: Labels) -> Tensor | None:
 
 
 def against(scores: Scores, y: Labels, other: Tensor | None) -> PerExample:
-    """f_y − f_rival of every sample."""
+    """f_y − f_other of every sample."""
     return against_classes(scores, y, other).squeeze(1)
 
 
