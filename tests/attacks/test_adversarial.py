@@ -150,7 +150,7 @@ def test_fit_trains_an_adversarial_margin_loss_by_the_split_backward(monkeypatch
 
 def test_the_defaults_are_madrys_for_mnist_and_the_value_is_its_own_label() -> None:
     settings = "epsilon=0.3, step=0.01, steps=40, p=inf, random_start=True, bounds=(0.0, 1.0)"
-    assert repr(attacks.Adversarial()) == f"Adversarial(loss=CrossEntropy(), {settings})"
+    assert repr(attacks.Adversarial()) == f"Adversarial(loss={losses.CrossEntropy()!r}, {settings})"
     assert attacks.Adversarial() == attacks.Adversarial()
     assert hash(attacks.Adversarial()) == hash(attacks.Adversarial())
 
