@@ -50,8 +50,8 @@ class WideMargin:
             None: the input, or the first embedding of a network that takes tokens.
         p: the norm of the distances that are widened, in [1, ∞].
         share: the part of the batch, evenly spread, whose second term is computed, with a weight of 1/share: unbiased,
-            and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share), but
-            noisier: for large batches.
+            and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share),
+            but noisier: for large batches.
         base: the loss of the scores that is added; `CrossEntropy()` by default.
     """
 
