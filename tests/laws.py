@@ -252,7 +252,7 @@ def _hold_wide(value: losses.WideMargin, model: nn.Module, x: Tensor, y: Tensor)
     d = difference(at_x)
     (slope,) = torch.autograd.grad(d.sum(), at_x)
     nearest = torch.stack([min(torch.dist(a, b) for b, k in zip(x, y) if k != c) for a, c in zip(x, y)])
-    length = min(float(x.var(dim=0, correction=0).mean().sqrt()), float(nearest.median()) / 16)
+    length = min(float(x.var(dim=0, correction=0).mean().sqrt()), float(nearest.median()) / 24)
     moved = x - length * slope / slope.norm(dim=1, keepdim=True)
     right = float((d > 0).double().mean())
 

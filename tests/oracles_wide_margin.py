@@ -113,7 +113,7 @@ def direction(gradient: Tensor, p: float) -> Tensor:
 
 
 def step_length(points: Tensor, labels: Sequence[float], p: float) -> float:
-    """min(√(mean variance of a coordinate)·D^(1/p − 1/2), 1/16 of the median distance to another label)."""
+    """min(√(mean variance of a coordinate)·D^(1/p − 1/2), 1/24 of the median distance to another label)."""
     rows = [point.flatten().tolist() for point in points]
     size = len(rows[0])
     if len(rows) == 1:
@@ -127,7 +127,7 @@ def step_length(points: Tensor, labels: Sequence[float], p: float) -> float:
     for row, label in zip(rows, labels):
         others = [r for r, other in zip(rows, labels) if other != label]
         nearest += [min(lp_of([a - b for a, b in zip(row, r)], p) for r in others)] if others else []
-    return min(spread, sorted(nearest)[(len(nearest) - 1) // 2] / 16) if nearest else spread
+    return min(spread, sorted(nearest)[(len(nearest) - 1) // 2] / 24) if nearest else spread
 
 
 def wide_margin(

@@ -49,14 +49,14 @@ def test_a_plain_loop_learns_and_widens_the_margins() -> None:
     for loss in (CrossEntropy(), WideMargin()):
         model = network(dtype=torch.float32)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for _ in range(150):
+        for _ in range(500):
             optimizer.zero_grad()
             loss(model, x, y).mean().backward()
             optimizer.step()
         measured = margins.measure(model, (x, y))
         assert float((measured.predictions == y).float().mean()) > 0.95
-        distances.append(float(measured.margins["input"].median()))
-    assert distances[1] > distances[0]
+        distances.append(float(measured.margins["input"].mean()))
+    assert distances[1] > 1.1 * distances[0]
 
 
 def test_accumulated_and_clipped_gradients() -> None:

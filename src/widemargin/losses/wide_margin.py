@@ -20,7 +20,7 @@ from widemargin.margins.second_point import TwoPasses, deviation, steps_down
 from widemargin.places import At
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
-WAY = 1 / 16
+WAY = 1 / 24
 """The largest step, as a part of the distance to the nearest sample of another class."""
 
 LINEAR = 10.0
@@ -38,7 +38,7 @@ class WideMargin:
 
     Nothing has to be tuned, since everything follows from the batch:
 
-    - σ = min(mean standard deviation of the coordinates, 1/16 of the median distance to the nearest sample of another
+    - σ = min(mean standard deviation of the coordinates, 1/24 of the median distance to the nearest sample of another
       class), see `step_length`. It has the units of the data: multiply the data by c and the first layer by 1/c, and
       the training is the same.
     - a is the share of right answers: a network that has not learnt yet is not pulled.
@@ -136,7 +136,7 @@ def step_length(
 ) -> Float[Tensor, " networks"]:
     """σ of every network's batch: the length in l_p of the steps that should hardly change a score difference.
 
-    σ = min(√v·D^(1/p − 1/2), δ/16): v is the variance of a coordinate over the batch, the mean over the D coordinates,
+    σ = min(√v·D^(1/p − 1/2), δ/24): v is the variance of a coordinate over the batch, the mean over the D coordinates,
     and δ the median over the samples of the l_p distance to the nearest sample with another label. In l_2 the first is
     noise of the data's own spread along one direction, and the second keeps it far below the distance between classes,
     which in few dimensions is not much larger than the spread. A batch with one label alone has the first. The
