@@ -314,9 +314,7 @@ def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple
             f"take the margin at the embedding, at=({_embedding(model)!r},)"
         )
     x = at.add(INPUT, x)
-    if is_compiled(
-        model
-    ):  # torch.compile does not keep the graph of a batch of varying size for a second backward pass
+    if is_compiled(model):  # the graph of a batch of varying size is not kept for a second backward pass
         torch._dynamo.mark_static(x)
     return ((*args[:key], x, *args[key + 1 :]), kwargs) if isinstance(key, int) else (args, {**kwargs, key: x})
 
