@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from subprocesses import child_env
 from widemargin._io.files import write_json, write_parquet, write_whole
 
 PLAIN = st.recursive(
@@ -97,6 +100,63 @@ def test_the_file_appears_in_one_step(tmp_path: Path) -> None:
     assert path.read_text() == "new"
 
 
-def test_others_may_read_it(tmp_path: Path) -> None:
-    path = write_json(tmp_path / "result.json", 1)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_the_umask_decides_who_may_read_it(mask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        path = write_json(tmp_path / "result.json", 1)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_file_behind_a_symlink_is_replaced_there(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "result.json"
+    link.symlink_to(tmp_path / "disk" / "result.json")
+    assert write_json(link, 1) == link
+    assert link.is_symlink()
+    assert json.loads((tmp_path / "disk" / "result.json").read_text()) == 1
+
+
+def test_text_that_is_no_unicode_is_written_escaped(tmp_path: Path) -> None:
+    name = b"\xff.csv".decode("utf-8", "surrogateescape")  # as the operating system gives names that are not UTF-8
+    path = write_json(tmp_path / "result.json", {"data": name})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"data": name}
+
+
+WRITERS = {
+    "json": "write_json(path, ['x' * 100] * 1000)",
+    "parquet": "write_parquet(path, {'a': np.random.default_rng(0).random(10_000)})",
+    "safetensors": "write_tensors(path, {'w': torch.ones(10_000)}, {})",
+    "page": "html.write(path, 'x' * 10_000)",
+}
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_what_was_there(tmp_path: Path) -> None:
+    """Files of at most 4 kB stand for a full disk: the operating system refuses the rest of a write as there."""
+    code = f"""
+import resource, torch, numpy as np
+from pathlib import Path
+from widemargin._io.files import write_json, write_parquet
+from widemargin._io.tensors import write_tensors
+from widemargin.report import html
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+for name, call in {WRITERS!r}.items():
+    path = Path({str(tmp_path)!r}) / name
+    path.write_text("old")
+    try:
+        exec(call)
+    except OSError as error:
+        print(name, "|", type(error).__name__, "|", error)
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=child_env(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split(" | ")[0] for line in lines] == list(WRITERS)
+    for line, name in zip(lines, WRITERS, strict=True):
+        assert "no space is left" in line
+        assert str(tmp_path / name) in line
+        assert (tmp_path / name).read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(WRITERS)

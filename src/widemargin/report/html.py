@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from widemargin import __version__
-from widemargin._io.files import write_whole
+from widemargin._io.files import write_text
 from widemargin._io.optional import import_optional
 from widemargin.report.theme import FONT, PALETTE, css_colors
 
@@ -43,7 +43,7 @@ def template(name: str) -> str:
 
 def write(path: str | os.PathLike[str], text: str) -> Path:
     """Write `text` to `path`, completely or not at all."""
-    return write_whole(Path(path), lambda part: part.write_text(text, encoding="utf-8"))
+    return write_text(Path(path), text)
 
 
 def _policy(scripts: tuple[str, ...]) -> str:

@@ -6,31 +6,12 @@ demo writes several arms, `widemargin train` and `widemargin measure` one.
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
-Json: TypeAlias = Any
-"""A plain value: a number, text, None, or lists and dictionaries of them."""
+from widemargin._io.typed_json import Json, Length, Limits, Pattern
 
-PNG = "data:image/png;base64,[A-Za-z0-9+/]+={0,2}"
-"""The regular expression of an image as a data URI."""
-
-
-class Limits(NamedTuple):
-    """The interval that a number lies in."""
-
-    least: float | int
-    most: float | int = math.inf
-
-    def __str__(self) -> str:
-        return f"in [{self.least:g}, {self.most:g}]" if math.isfinite(self.most) else f">= {self.least:g}"
-
-
-class Length(NamedTuple):
-    """The length of a list."""
-
-    entries: int
-
+PNG = Pattern("data:image/png;base64,[A-Za-z0-9+/]+={0,2}", "'data:image/png;base64,…' or rows of numbers in [0, 1]")
+"""An image as a data URI."""
 
 Share = Annotated[float, Limits(0, 1)]
 Amount = Annotated[float, Limits(0)]

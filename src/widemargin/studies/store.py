@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
-from widemargin._io.files import finite
+from widemargin._io.files import disk_full_named, finite, write_all
+from widemargin._io.locks import locked
+from widemargin._io.typed_json import Json, check_type
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings
 from widemargin.studies.trial import Trial
+
+_BEGIN = b'{"key": "'
+"""How every line begins."""
+
+
+class _Of(TypedDict):
+    scale: str
+    stage: str
+
+
+class _Line(TypedDict):
+    """The entries of a line that are read; there are others."""
+
+    key: str
+    row: dict[str, Json]
+    trial: _Of
+    seconds: float
+    origin: dict[str, Json]
 
 
 class Store:
     """The finished trials of one study.
 
     A line is appended and reaches the disk before anything else happens. Whoever is killed while writing leaves a
-    last line without its end: it is dropped by the next reader, and cut off by the next writer.
+    last line without its end: it is dropped by the next reader, and cut off by the next writer. A disk that is full
+    is an error, and the file is as it was.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.records: dict[str, Row] = {record["key"]: record for record in _read(path)}
+        self.records: dict[str, Row] = {}
+        self._read = self._lines = 0
+        self.refresh()
 
     def __contains__(self, trial: object) -> bool:
         return isinstance(trial, Trial) and trial.key in self.records
@@ -33,16 +55,31 @@ class Store:
         row: Row = self.records[trial.key]["row"]
         return row
 
+    def refresh(self) -> None:
+        """Read the trials that other processes have added since the last time."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read)
+                content = file.read()
+        except FileNotFoundError:
+            return
+        *lines, last = content.split(b"\n")  # after the last line end there is nothing, or a torn line
+        for line in lines:
+            self._lines += 1
+            self._take(line, self._lines)
+            self._read += len(line) + 1
+        if _is_whole(last):
+            self._take(last, self._lines + 1)
+
     def add(self, trial: Trial, row: Settings, seconds: float, origin: Settings) -> None:
         """Append a finished trial: what it was, what it measured, how long it took, and where it ran."""
         record = {"key": trial.key, "trial": trial.plain(), "row": finite(row)}
         record |= {"seconds": round(seconds, 3), "origin": dict(origin)}
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file, _alone(file.fileno()):
-            _cut_torn_line(file.fileno())
-            os.write(file.fileno(), line.encode())
-            os.fsync(file.fileno())
+        with disk_full_named(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b", buffering=0) as file, locked(file.fileno()):
+                self._append(file.fileno(), line.encode("utf-8", errors="backslashreplace"))
         self.records[trial.key] = json.loads(line)
 
     def seconds(self, scale: str, stage: str) -> list[float]:
@@ -50,43 +87,48 @@ class Store:
         of_scale = [record for record in self.records.values() if record["trial"]["scale"] == scale]
         return [record["seconds"] for record in of_scale if record["trial"]["stage"] == stage]
 
+    def _append(self, file: int, line: bytes) -> None:
+        end, torn = _last_line(file)
+        size = end + len(torn)
+        if _is_whole(torn):
+            line = b"\n" + line
+            end = size
+        elif torn and not (torn.startswith(_BEGIN) or _BEGIN.startswith(torn)):
+            raise ValueError(f"{self.path} ends with {torn[:40]!r}, which is no finished trial: it is left as it is")
+        if end < size:
+            os.ftruncate(file, end)
+        try:
+            write_all(file, line)
+            os.fsync(file)
+        except BaseException:
+            os.ftruncate(file, end)
+            raise
 
-def _read(path: Path) -> Iterator[Row]:
-    if not path.is_file():
-        return
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):  # after the last line end there is nothing, or a torn line
+    def _take(self, line: bytes, number: int) -> None:
         try:
             record = json.loads(line)
-            record["key"], record["row"], record["trial"], record["seconds"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} has a line {number} that is no finished trial: {error}") from error
-        yield record
+            check_type(record, _Line, "it", unknown=True)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{self.path} has a line {number} that is no finished trial: {error}") from error
+        self.records[record["key"]] = record
 
 
-def _cut_torn_line(file: int) -> None:
-    size = end = os.lseek(file, 0, os.SEEK_END)
-    while end:
-        start = max(0, end - 65536)
-        newline = os.pread(file, end - start, start).rfind(b"\n")
+def _is_whole(line: bytes) -> bool:
+    """Whether a line without its end is a whole trial: no part of one is JSON."""
+    try:
+        return line.startswith(_BEGIN) and isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _last_line(file: int) -> tuple[int, bytes]:
+    """Where the last line without an end begins, and what it holds."""
+    begin = size = os.lseek(file, 0, os.SEEK_END)
+    while begin:
+        start = max(0, begin - 65536)
+        newline = os.pread(file, begin - start, start).rfind(b"\n")
         if newline >= 0:
-            end = start + newline + 1
+            begin = start + newline + 1
             break
-        end = start
-    if end < size:
-        os.ftruncate(file, end)
-
-
-@contextmanager
-def _alone(file: int) -> Iterator[None]:
-    """Other processes that write to the same file wait."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
+        begin = start
+    return begin, os.pread(file, size - begin, begin)
