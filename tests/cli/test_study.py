@@ -68,6 +68,7 @@ def test_a_larger_scale_is_not_replaced_by_a_smaller_one(run: Run, counting: Cou
 
 
 def test_verdicts_count(run: Run, counting: Counting) -> None:
+    Path("results").mkdir()
     assert "1 not run" in run("study", "verdicts").out
     run("study", "run", "all", "--scale", "budget", "--device", "cpu", "--seeds", "2")
     answer = run("study", "verdicts")
@@ -94,7 +95,7 @@ def test_a_file_that_is_no_result_is_told(run: Run) -> None:
     Path("results/E3.json").write_text("{}")
     answer = run("study", "verdicts")
     assert answer.code == 2
-    assert "E3.json is no result of a study" in answer.err
+    assert "E3.json has no 'study'" in answer.err
 
 
 def test_smoke_scale_writes_no_result_unless_it_is_told_where(run: Run, counting: Counting) -> None:
@@ -110,3 +111,44 @@ def test_the_report_has_a_page_for_every_result(run: Run, counting: Counting) ->
     assert answer.code == 0, answer.err
     assert "1 direction holds" in answer.out
     assert {path.name for path in Path("pages").iterdir()} == {"index.html", "E3.html", "scoreboard.svg"}
+
+
+def test_the_report_names_the_file_and_the_field_that_are_wrong(run: Run, counting: Counting) -> None:
+    assert run("study", "run", "E3", "--scale", "budget", "--device", "cpu").code == 0
+    path = Path("results/E3.json")
+    good = json.loads(path.read_text())
+    for change, said in (
+        ({"study": "E4"}, "results/E3.json is the result of the study 'E4', expected that of E3"),
+        ({"study": "../../escaped"}, "results/E3.json.study"),
+        ({"rows": 3}, "results/E3.json.rows is 3"),
+        ({"claims": [{}]}, "results/E3.json.claims[0] has no"),
+        ({"verdict": None}, "results/E3.json.verdict is None"),
+    ):
+        path.write_text(json.dumps({**good, **change}))
+        answer = run("report", "--out", "pages")
+        assert (answer.code, answer.exception) == (2, None)
+        assert said in answer.err
+        assert "--out" not in answer.err
+        assert not Path("pages").exists()
+    path.write_text("[" * 100_000)
+    assert "results/E3.json has values inside values too deep" in run("study", "verdicts").err
+
+
+def test_a_missing_folder_of_results_is_told(run: Run) -> None:
+    for command in (("report",), ("study", "verdicts")):
+        answer = run(*command, "--results", "nowhere")
+        assert (answer.code, answer.exception) == (2, None)
+        assert "--results is 'nowhere', which is not a folder" in answer.err
+
+
+def test_folders_that_can_not_be_written_are_told_before_the_work(run: Run, counting: Counting) -> None:
+    Path("file").touch()
+    for option in ("--results", "--runs"):
+        answer = run("study", "run", "E3", "--scale", "budget", "--device", "cpu", option, "file")
+        assert (answer.code, answer.exception) == (2, None)
+        assert f"{option} is 'file', which is a file" in answer.err
+        answer = run("study", "run", "E3", "--scale", "budget", "--device", "cpu", option, "/proc/no")
+        assert f"{option} is '/proc/no', where no file can be written" in answer.err
+    assert counting.ran == []
+    Path("results").mkdir()
+    assert "--out is 'file', which is a file" in run("report", "--out", "file").err

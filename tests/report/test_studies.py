@@ -184,6 +184,23 @@ def test_words_of_others_are_text_and_nothing_is_loaded(tmp_path: Path) -> None:
 
 
 def test_a_result_that_lacks_something_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the result of E3 has no claims"):
+    with pytest.raises(ValueError, match=r"results\[0\] has no 'claims'"):
         studies.write(tmp_path, [{k: v for k, v in RESULT.items() if k != "claims"}])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../../escaped", "/tmp/abs", "index", "E3.html/../x", ""])
+def test_no_result_names_a_file_of_its_own(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"results\[0\].study"):
+        studies.write(tmp_path / "pages" / "of", [{**RESULT, "study": name}])
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\x00", "\ud800", "\x1b", "\uffff"])
+def test_characters_that_no_drawing_can_hold_are_replaced(odd: str, tmp_path: Path) -> None:
+    bad = json.loads(json.dumps(RESULT).replace('"plain"', json.dumps(f"pl{odd}ain")))
+    bad["figures"][0]["x_title"] = bad["claims"][0]["text"] = bad["verdict"] = f"fl{odd}ips"
+    studies.write(tmp_path, [bad])
+    (image, _) = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", (tmp_path / "E3.html").read_text())
+    drawn = ElementTree.fromstring(base64.b64decode(image))
+    assert any("pl\ufffdain" in (text.text or "") for text in drawn.iter())

@@ -100,10 +100,12 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def check_writable(name: str, folder: Path) -> None:
-    """Create `folder`; raise an error that begins with `name` where no file can be written there."""
-    probe = folder / f".{secrets.token_hex(4)}"
+    """Raise an error that begins with `name` where no file could be written to `folder`; nothing is left behind."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{name} is {str(folder)!r}, which is a file, expected a folder")
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
+    probe = there / f".{secrets.token_hex(4)}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink()
     except OSError as error:

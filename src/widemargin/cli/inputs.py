@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from widemargin._io.files import check_writable
 from widemargin.cli.console import notice, printable
 from widemargin.cli.errors import about
 from widemargin.cli.networks import parse_settings, resolve
@@ -101,9 +102,8 @@ def note_untrained(model: str, weights: Path | None) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise if the output folder is a file."""
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"--out is {str(folder)!r}, which is a file, expected a folder")
+    """Raise if the output folder is a file, or if no file can be written there; nothing is created yet."""
+    check_writable("--out", folder)
 
 
 def make_folder(folder: Path) -> None:

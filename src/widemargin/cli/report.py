@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from widemargin._io.files import check_writable
 from widemargin._io.optional import EXTRAS, check_installed
 from widemargin.cli.console import out, text
 from widemargin.cli.demo import open_page
-from widemargin.cli.errors import about
 from widemargin.cli.options import Folder, Open, ResultsFolder
 from widemargin.cli.study import results_in
 
@@ -22,8 +22,8 @@ def report(results: ResultsFolder = Path("results"), folder: Folder = Path("repo
 
     check_installed(*EXTRAS["report"])
     found = results_in(results)
-    with about("--out"):
-        written = studies.write(folder, found)
+    check_writable("--out", folder)
+    written = studies.write(folder, found)
     console = out()
     console.print(text(", ".join(f"{count} {word}" for word, count in studies.counts(found).items())), soft_wrap=True)
     console.print(text(f"wrote {len(written)} files to {folder}"), soft_wrap=True)

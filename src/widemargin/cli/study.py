@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from widemargin._io.files import check_writable
 from widemargin.cli.console import notice, number, out, say, table, text
 from widemargin.cli.errors import about, one_line_errors
 from widemargin.cli.inputs import find_device
@@ -108,10 +109,14 @@ def run(
 
     with about("ID"):
         studies = catalog.declared() if ids == ["all"] else [catalog.study(id) for id in ids]
+    folder = results or (None if scale == "smoke" else Path("results"))  # smoke says nothing about the paper
     name = engine or ("workers" if workers > 1 else "one-by-one")
     if dry_run:
         out().print(_estimates([running.plan_of(study, scale, seeds) for study in studies], runs))
         return
+    check_writable("--runs", runs)  # before the work, not after it
+    if folder is not None:
+        check_writable("--results", folder)
     chosen = str(find_device(device))
     root = data_root or SESSION.get().data_root
     # Absolute paths: processes on another machine have another current folder.
@@ -126,9 +131,8 @@ def run(
         out().print(table(title, *CELLS, rows=map(_cells, found["claims"])))
         if not found["complete"]:
             notice(f"{study.id} is not complete: the same command continues it")
-        if results is None and scale == "smoke":
-            continue  # a test of the code, which says nothing about the paper
-        folder = Path("results") if results is None else results
+        if folder is None:
+            continue
         written = result.write(found, folder)
         if written is None:
             notice(f"{folder / study.id}.json holds a complete result of a larger scale, which is left as it is")
@@ -154,6 +158,8 @@ def results_in(folder: Path) -> list[dict[str, Json]]:
     """The results of all studies, in order; one without a file in `folder` was not run."""
     from widemargin.studies import catalog, result
 
+    if not folder.is_dir():
+        raise NotADirectoryError(f"--results is {str(folder)!r}, which is not a folder")
     paths = [(study, folder / f"{study.id}.json") for study in catalog.declared()]
     return [result.read(path) if path.is_file() else result.not_run(study) for study, path in paths]
 

@@ -11,7 +11,7 @@ from widemargin._io.optional import import_optional
 from widemargin.report import alt, layers
 from widemargin.report.headline import accuracy_at
 from widemargin.report.layers import ChartRow, arm_chart, cycled, digits, figure, hover, inline, tips, x_axis, y_axis
-from widemargin.report.names import label_of, place_name, sentence, with_norm
+from widemargin.report.names import drawable, label_of, place_name, sentence, with_norm
 from widemargin.report.schema import ArmResult, Json, Result
 from widemargin.report.statistics import density, has_seeds, places, spread, statistics
 from widemargin.report.theme import Mode, config
@@ -123,7 +123,7 @@ def svg(chart: alt.TopLevelMixin, mode: Mode) -> bytes:
 def _converted(form: Literal["svg", "png"], chart: alt.TopLevelMixin, mode: Mode, **more: float | int) -> Json:
     convert = getattr(import_optional("vl_convert"), f"vegalite_to_{form}")
     settings = {"vl_version": vega_lite_version(), "config": config(mode, legend=True)}
-    return convert(_static(chart.to_dict()), **settings, **more)
+    return convert(drawable(_static(chart.to_dict())), **settings, **more)
 
 
 def vega_lite_version() -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 
-from widemargin.report.schema import ArmResult
+from widemargin.report.schema import ArmResult, Json
 
 
 def label_of(arm: ArmResult) -> str:
@@ -53,3 +54,15 @@ def share_plus_minus(mean: float | int, std: float | int) -> str:
 def sentence(text: str) -> str:
     """`text` with a capital letter."""
     return text[:1].upper() + text[1:]
+
+
+_NOT_DRAWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff\u2028\u2029]")
+
+
+def drawable(value: Json) -> Json:
+    """Plain values in which every character of a text can be in an SVG; others end the process that draws it."""
+    if isinstance(value, str):
+        return _NOT_DRAWABLE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {drawable(key): drawable(inner) for key, inner in value.items()}
+    return [drawable(inner) for inner in value] if isinstance(value, (list, tuple)) else value

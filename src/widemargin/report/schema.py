@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
-from widemargin._io.typed_json import Json, Length, Limits, Pattern
+from widemargin._io.typed_json import Json as Json
+from widemargin._io.typed_json import Length, Limits, Pattern
 
 PNG = Pattern("data:image/png;base64,[A-Za-z0-9+/]+={0,2}", "'data:image/png;base64,…' or rows of numbers in [0, 1]")
 """An image as a data URI."""

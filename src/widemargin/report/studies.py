@@ -17,13 +17,12 @@ from widemargin.report.layers import inline
 from widemargin.report.names import number
 from widemargin.report.schema import Json
 from widemargin.report.study_charts import Figure, StudyResult
+from widemargin.report.study_schema import check_study
 from widemargin.report.theme import Mode
 
 ORDER = ("reproduced", "direction holds", "not reproduced", "not run")
 MOST = 500
 """The largest number of rows in the table below a chart."""
-
-_NEEDED = ("study", "source", "title", "question", "scale", "verdict", "claims", "command")
 
 
 def write(folder: str | os.PathLike[str], results: Sequence[StudyResult]) -> list[Path]:
@@ -31,10 +30,8 @@ def write(folder: str | os.PathLike[str], results: Sequence[StudyResult]) -> lis
 
     `results` are those of all studies, in order; one that was not run has the paper's side alone.
     """
-    for result in results:
-        missing = [key for key in _NEEDED if key not in result]
-        if missing:
-            raise ValueError(f"the result of {result.get('study', 'a study')} has no {', '.join(missing)}")
+    for i, result in enumerate(results):
+        check_study(result, f"results[{i}]")
     folder = Path(folder)
     pages = {"index.html": scoreboard(results)} | {f"{r['study']}.html": page(r) for r in results if r.get("rows")}
     written = [html.write(folder / name, text) for name, text in pages.items()]

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from widemargin._io.files import write_json
+from widemargin._io.typed_json import read_json
+from widemargin.report.study_schema import check_study
 from widemargin.studies import verdict
 from widemargin.studies.expand import StudyPlan
 from widemargin.studies.rows import AXES, flatten
@@ -78,12 +80,13 @@ def write(result: Settings, folder: Path = Path("results")) -> Path | None:
 
 
 def read(path: Path) -> Result:
-    """A result file."""
-    try:
-        result: Result = json.loads(path.read_text(encoding="utf-8"))
-        result["study"], result["scale"], result["claims"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no result of a study: {error}") from error
+    """A result file, checked; `<ID>.json` has to be the result of that study."""
+    result: Result = read_json(path)
+    check_study(result, str(path))
+    if result["study"] != path.stem:
+        raise ValueError(f"{path} is the result of the study {result['study']!r}, expected that of {path.stem}")
+    if "rows" not in result:
+        raise ValueError(f"{path} has no 'rows', expected those of a result")
     return result
 
 

@@ -1,0 +1,112 @@
+"""Schema of the results of studies (`results/<ID>.json`) that the pages show. Other entries are not read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
+
+from widemargin._io.typed_json import Json, Pattern, SchemaError, check_type
+from widemargin.report.schema import Amount, Count
+
+StudyId = Annotated[str, Pattern("[A-Z]{1,3}[0-9]{1,3}", "the name of a study, such as E3")]
+Value: TypeAlias = float | int | str | bool | None
+
+
+class StudyClaim(TypedDict):
+    """A claim with the paper's number and ours; None: an order, or not measured."""
+
+    text: str
+    reported: float | None
+    measured: float | None
+    tolerance: float | None
+    sd: float | None
+    verdict: str
+    why: str
+
+
+class StudyFigure(TypedDict):
+    """A chart of the rows, see `studies.schema.Figure`."""
+
+    title: str
+    kind: Literal["lines", "bars", "scatter"]
+    x: str
+    y: str
+    x_title: NotRequired[str]
+    y_title: NotRequired[str]
+    where: NotRequired[dict[str, Json]]
+    arms: NotRequired[list[str] | None]
+    split: NotRequired[str | None]
+    percent: NotRequired[bool]
+    log_x: NotRequired[bool]
+    log_y: NotRequired[bool]
+
+
+class StudyArm(TypedDict):
+    """An arm; `ours`: the paper does not have it."""
+
+    name: str
+    ours: NotRequired[bool]
+
+
+class StudyMachine(TypedDict):
+    """A machine that trials ran on."""
+
+    gpu: NotRequired[str]
+    cpus: NotRequired[int | None]
+    machine: NotRequired[str]
+
+
+class StudyOrigin(TypedDict):
+    """Where trials come from."""
+
+    commit: NotRequired[str | None]
+    hardware: NotRequired[StudyMachine]
+
+
+class StudySearch(TypedDict):
+    """The search of hyperparameters."""
+
+    cells: Count
+
+
+class StudyEntry(TypedDict):
+    """What the scoreboard shows; of a study that was not run there is only this."""
+
+    study: StudyId
+    source: str
+    title: str
+    question: str
+    scale: Literal["smoke", "quick", "budget", "paper"] | None
+    verdict: str
+    counts: NotRequired[dict[str, Count]]
+    claims: list[StudyClaim]
+    command: str
+    deviations: NotRequired[list[str]]
+    origins: NotRequired[list[StudyOrigin]]
+
+
+_Spaced = TypedDict("_Spaced", {"scale note": str, "trial minutes": Amount})  # keys that are no names in Python
+
+
+class StudyFile(StudyEntry, _Spaced):
+    """A result file: the entry, and what the page of the study shows."""
+
+    complete: bool
+    seeds: list[Count]
+    search: StudySearch
+    chosen: dict[str, dict[str, Json]]
+    arms: list[StudyArm]
+    figures: list[StudyFigure]
+    trials: Count
+    rows: list[dict[str, Value]]
+
+
+def check_study(result: Json, name: str) -> None:
+    """Raise a `ValueError` that names the first entry below `name` that does not fit `StudyFile`.
+
+    A result without rows is checked as a `StudyEntry`.
+    """
+    has_rows = isinstance(result, dict) and "rows" in result
+    check_type(result, StudyFile if has_rows else StudyEntry, name, unknown=True)
+    for i, row in enumerate(result["rows"] if has_rows else ()):
+        if not isinstance(row.get("arm"), str):
+            raise SchemaError(f"is {row.get('arm')!r}, expected the name of an arm", f"{name}.rows[{i}].arm")
