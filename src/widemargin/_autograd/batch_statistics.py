@@ -193,11 +193,12 @@ class _NormaliseWith(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: AutogradContext, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, inverse, variance = ctx.saved_tensors
+        weight = torch.ones_like(mean) if weight is None else weight  # CUDA's kernel sums g·x̂ only beside a weight
         to_x, to_weight, to_bias = torch.ops.aten.native_batch_norm_backward(
             g, x, weight, mean, variance, mean, inverse, False, ctx.eps, [ctx.needs_input_grad[0], True, True]
         )
-        factor = 1.0 if weight is None else weight  # x̂ = (x − mean)·inverse, so both follow from Σ g and Σ g·x̂
-        to_mean, to_inverse = -to_bias * factor * inverse, to_weight * factor / inverse
+        # x̂ = (x − mean)·inverse, so both follow from Σ g and Σ g·x̂
+        to_mean, to_inverse = -to_bias * weight * inverse, to_weight * weight / inverse
         needs_weight, needs_bias = ctx.needs_input_grad[3:5]
         return to_x, to_mean, to_inverse, to_weight if needs_weight else None, to_bias if needs_bias else None, None
 
