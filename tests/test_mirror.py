@@ -64,6 +64,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "studies/rows.py": "studies/test_effects.py",
     "studies/samples.py": "studies/test_expand.py",
     "studies/sokolic/": "studies/test_catalog.py",
+    "studies/widemargin/": "studies/test_catalog.py",
     "studies/tasks/__init__.py": "studies/test_run.py",
     "studies/tasks/ensembles.py": "studies/tasks/test_targeted.py",
     "studies/tasks/nngp.py": "studies/tasks/test_targeted.py",

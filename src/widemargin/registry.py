@@ -57,8 +57,8 @@ def loss(values: Values) -> BuiltLoss:
     """The loss.
 
     Names: those of `LossName` (`stabilize: None` is the printed form of a margin loss); and adversarial, augmented,
-    with-auxiliary, whose `loss` is again such a mapping. `cross_entropy` adds that weight of cross-entropy to hinge
-    and soft-hinge too.
+    crops-and-flips, with-auxiliary, whose `loss` is again such a mapping. `cross_entropy` adds that weight of
+    cross-entropy to hinge and soft-hinge too.
     """
     from widemargin.losses.classification import CrossEntropy, WeightedSum
 
@@ -72,13 +72,18 @@ def loss(values: Values) -> BuiltLoss:
 
 
 def regularizers(values: Sequence[Values] | Mapping[str, Values]) -> tuple[Any, ...]:
-    """The regularizers: jacobian, weight-decay, classifier; those of weight 0 are left out.
+    """The regularizers: jacobian, jacobian-frobenius, weight-decay, classifier; those of weight 0 are left out.
 
     Takes a list, or a mapping of names to them, so that a search can set `"regularizers.jacobian.weight"`.
     """
-    from widemargin.regularizers import ClassifierPenalty, Jacobian, WeightDecay
+    from widemargin.regularizers import ClassifierPenalty, Jacobian, JacobianFrobenius, WeightDecay
 
-    table = {"jacobian": Jacobian, "weight-decay": WeightDecay, "classifier": ClassifierPenalty}
+    table = {
+        "jacobian": Jacobian,
+        "jacobian-frobenius": JacobianFrobenius,
+        "weight-decay": WeightDecay,
+        "classifier": ClassifierPenalty,
+    }
     listed = list(values.values()) if isinstance(values, Mapping) else values
     return tuple(_built("regularizer", one, table) for one in listed if one.get("weight") != 0)
 
@@ -153,9 +158,14 @@ def _losses() -> dict[str, Callable[..., Any]]:
 @functools.cache
 def _wrappers() -> dict[str, Callable[..., Any]]:
     from widemargin import attacks
-    from widemargin.losses.wrappers import Augmented, WithAuxiliary
+    from widemargin.losses.wrappers import Augmented, CropsAndFlips, WithAuxiliary
 
-    return {"adversarial": attacks.Adversarial, "augmented": Augmented, "with-auxiliary": WithAuxiliary}
+    return {
+        "adversarial": attacks.Adversarial,
+        "augmented": Augmented,
+        "crops-and-flips": CropsAndFlips,
+        "with-auxiliary": WithAuxiliary,
+    }
 
 
 def _built(kind: str, values: Values, table: Mapping[str, Callable[..., Any]]) -> Any:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from widemargin import attacks, losses, registry
 from widemargin.losses import protocol
 from widemargin.losses.classification import WeightedSum
-from widemargin.losses.wrappers import Augmented, WithAuxiliary, rotations
+from widemargin.losses.wrappers import Augmented, CropsAndFlips, WithAuxiliary, rotations
 from widemargin.split_backward import backward
 
 
@@ -68,6 +68,23 @@ def test_draws_follow_the_global_generator() -> None:
     assert not torch.equal(first[1], other)
     torch.manual_seed(3)
     assert torch.equal(Augmented().images(x), first[0])
+
+
+def test_crops_and_flips_are_windows_of_the_padded_image_or_of_its_mirror() -> None:
+    x = _images(40)
+    torch.manual_seed(0)
+    moved = CropsAndFlips(crop=2).images(x)
+    seen = set()
+    for before, after in zip(F.pad(x, (2, 2, 2, 2)), moved):
+        windows = {(i, j, m): before[:, i : i + 8, j : j + 8] for i in range(5) for j in range(5) for m in (0, 1)}
+        (found,) = [at for at, part in windows.items() if torch.equal(part.flip(-1) if at[2] else part, after)]
+        seen.add(found)
+    assert {at[0] for at in seen} == {at[1] for at in seen} == set(range(5))
+    assert {at[2] for at in seen} == {0, 1}
+    assert torch.equal(CropsAndFlips(crop=0, flip=False).images(x), x)
+    assert CropsAndFlips().capturable
+    with pytest.raises(ValueError, match="crop"):
+        CropsAndFlips(crop=-1)
 
 
 class _Answer(NamedTuple):

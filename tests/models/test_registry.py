@@ -38,6 +38,8 @@ def test_the_names() -> None:
         "sokolic-cnn",
         "farhang-mlp",
         "farhang-cnn",
+        "resnet-18",
+        "vit",
         "toy-mlp",
     )
 
@@ -68,6 +70,7 @@ def test_settings_reach_the_network_and_the_description() -> None:
         "hidden": (),
         "classes": 4,
         "dropout": 0.0,
+        "kernel": 5,
     }
 
 
@@ -107,7 +110,7 @@ def test_an_unknown_setting_gets_the_settings_there_are(ask: Callable[..., objec
 def test_the_zoo_has_every_network() -> None:
     """A network that is added to the table must be added to tests/zoo.py as well."""
     small = {entry.name.split(",")[0] for entry in zoo.ZOO}
-    wide = {"wrn-28-10": "wrn", "wrn-28-10-gn": "wrn"}
+    wide = {"wrn-28-10": "wrn", "wrn-28-10-gn": "wrn", "resnet-18": "wrn", "vit": "vision transformer"}
     missing = {name for name in models.names() if wide.get(name, name) not in small}
     assert missing == {"inception-v3"}  # 27 million weights and 299×299 images: not small
 

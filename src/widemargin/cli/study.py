@@ -26,10 +26,11 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="A study of [bold]widemarg
 
 
 def list_() -> None:
-    """List the studies, each with the figure or table of the paper that it reruns."""
+    """List the studies: those of the papers' figures and tables, then our own."""
     from widemargin.studies import catalog
 
-    rows = [(study.id, study.source, study.title, len(study.claims)) for study in catalog.declared()]
+    studies = (*catalog.declared(), *catalog.own())
+    rows = [(study.id, study.source, study.title, len(study.claims)) for study in studies]
     columns = ("id", "source", "title", "claims")
     out().print(table("The studies", *columns, rows=rows, right=["claims"], no_wrap=["id"]))
 

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from widemargin.checks import check_count, check_flag
 from widemargin.losses.classification import CrossEntropy
 from widemargin.losses.protocol import (
     BackwardOptions,
@@ -124,6 +125,39 @@ class Augmented(Wrapper):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CropsAndFlips(Wrapper):
+    """L at randomly shifted and mirrored images, the usual augmentation of CIFAR-10.
+
+    The random numbers are from the generator of the images' device, so that a step can be a CUDA graph.
+
+    Args:
+        loss: L, any loss `(model, x, y) -> [batch]`.
+        crop: images are padded by so many pixels of 0 and cut out again at a random place.
+        flip: mirror left and right with probability ½.
+    """
+
+    loss: Loss = field(default_factory=CrossEntropy)
+    crop: int = 4
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        check_count("crop", self.crop, least=0)
+        check_flag("flip", self.flip)
+
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """The changed images, and their labels."""
+        return self.images(x), y
+
+    def images(self, x: Images) -> Images:
+        """Changed copies of `x`."""
+        top, left, side = torch.rand(3, len(x), device=x.device)
+        mirrored = side < 0.5 if self.flip else None
+        padded = F.pad(x, (self.crop,) * 4)
+        top, left = ((part * (2 * self.crop + 1)).long() for part in (top, left))
+        return _cut(padded, top, left, x.shape[-2:], mirrored)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WithAuxiliary(Wrapper):
     """L plus `weight` times the cross-entropy of the auxiliary head, where the network has one (elsayed, appendix C).
 
@@ -159,14 +193,22 @@ def rotations(angles: Float[Tensor, " batch"]) -> Float[Tensor, "batch 3 3"]:
 
 
 def _shifted(x: Tensor, crop: int) -> Tensor:
-    height, width = x.shape[-2:]
     padded = F.pad(x, (crop, crop, crop, crop), mode="reflect")
     top, left = (torch.randint(2 * crop + 1, (len(x),)).to(x.device) for _ in range(2))
+    return _cut(padded, top, left, x.shape[-2:])
+
+
+def _cut(x: Tensor, top: Tensor, left: Tensor, shape: torch.Size, mirrored: Tensor | None = None) -> Tensor:
+    """The parts of `shape` at (`top`, `left`) of each image; those with `mirrored` from right to left."""
+    height, width = shape
+    across = torch.arange(width, device=x.device).expand(len(x), width)
+    if mirrored is not None:
+        across = torch.where(mirrored[:, None], width - 1 - across, across)
     rows = (top[:, None] + torch.arange(height, device=x.device))[:, None, :, None]
-    columns = (left[:, None] + torch.arange(width, device=x.device))[:, None, None, :]
+    columns = (left[:, None] + across)[:, None, None, :]
     image = torch.arange(len(x), device=x.device)[:, None, None, None]
     channel = torch.arange(x.shape[1], device=x.device)[None, :, None, None]
-    return padded[image, channel, rows, columns]
+    return x[image, channel, rows, columns]
 
 
 def _around(middle: float, reach: float, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin._io.optional import import_optional
-from widemargin.checks import check_choice, check_count, check_flag, check_number
+from widemargin.checks import check_choice, check_count, check_counts, check_flag, check_number
 from widemargin.models.sequential import convolutional_network
 
 Norm = Literal["batch", "group", "none"]
@@ -24,6 +24,7 @@ def mnist_cnn(
     hidden: Sequence[int] = (512, 512),
     classes: int = 10,
     dropout: float = 0.0,
+    kernel: int = 5,
 ) -> nn.Sequential:
     """Convolutions 5×5 of 32 and 64 channels, each with ReLU and 2×2 max-pool, two layers of 512, 10 outputs.
 
@@ -32,11 +33,20 @@ def mnist_cnn(
     after the ReLU of each fully connected layer).
 
     `size` is the height and width of an image (28 for MNIST, 8 for `digits`), `widths` are the channels of the
-    convolutions, `hidden` the units of the hidden layers. The paper searches `dropout` in {0, 0.2}; 0 adds no layer.
+    convolutions, `kernel` is the side of their kernels, and `hidden` are the units of the hidden layers. The paper
+    searches `dropout` in {0, 0.2}; 0 adds no layer.
     """
     check_number("dropout", dropout, least=0.0, below=1.0)
+    check_count("kernel", kernel)
+    check_counts("widths", widths)
     return convolutional_network(
-        in_channels=in_channels, size=size, widths=widths, hidden=hidden, classes=classes, dropout_after=dropout
+        in_channels=in_channels,
+        size=size,
+        widths=widths,
+        kernels=[kernel] * len(widths),
+        hidden=hidden,
+        classes=classes,
+        dropout_after=dropout,
     )
 
 
@@ -81,7 +91,7 @@ def wide_resnet(
             blocks[f"block{index + 1}"] = WideBlock(channels, width, stride if index == 0 else 1, norm, groups)
             channels = width
         layers[f"group{number}"] = nn.Sequential(blocks)
-    layers["norm"] = _norm(norm, channels, groups)
+    layers["norm"] = norm_layer(norm, channels, groups)
     layers["relu"] = nn.ReLU()
     layers["pool"] = nn.AdaptiveAvgPool2d(1)
     layers["flatten"] = nn.Flatten()
@@ -108,10 +118,10 @@ class WideBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm, groups: int) -> None:
         super().__init__()
-        self.norm1 = _norm(norm, inputs, groups)
+        self.norm1 = norm_layer(norm, inputs, groups)
         self.relu1 = nn.ReLU()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-        self.norm2 = _norm(norm, outputs, groups)
+        self.norm2 = norm_layer(norm, outputs, groups)
         self.relu2 = nn.ReLU()
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         same = stride == 1 and inputs == outputs
@@ -124,7 +134,8 @@ class WideBlock(nn.Module):
         return branch + (x if self.shortcut is None else self.shortcut(activated))
 
 
-def _norm(norm: Norm, channels: int, groups: int) -> nn.Module:
+def norm_layer(norm: Norm, channels: int, groups: int) -> nn.Module:
+    """Batch norm, group norm, or nothing."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     return nn.GroupNorm(groups, channels) if norm == "group" else nn.Identity()

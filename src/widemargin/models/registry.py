@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from widemargin._io.optional import is_installed, not_installed
 from widemargin.checks import check_choice
-from widemargin.models import elsayed, farhang, odn, sokolic, toy
+from widemargin.models import elsayed, farhang, odn, resnet, sokolic, toy, vit
 from widemargin.modules import evaluating
 
 Settings: TypeAlias = Mapping[str, Any]
@@ -141,6 +141,8 @@ _TABLE: dict[str, _Row] = {
     "sokolic-cnn": _Row(sokolic.sokolic_cnn, "sokolic, §V, Table I", _image),
     "farhang-mlp": _Row(farhang.farhang_mlp, "farhang, (1) and A.1", _vector),
     "farhang-cnn": _Row(farhang.farhang_cnn, "farhang, A.3", _image),
+    "resnet-18": _Row(resnet.resnet, "He et al. 2016, for 32×32 pixels", _image),
+    "vit": _Row(vit.vit, "Dosovitskiy et al. 2021, small", _image),
     "toy-mlp": _Row(toy.toy_mlp, "for pictures", _vector),
 }
 

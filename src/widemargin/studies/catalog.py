@@ -1,4 +1,4 @@
-"""Results of the four papers by id, and the modules that declare them. To add one: declare it and list it here."""
+"""Studies by id, and the modules that declare them: the papers' results, and our own. To add one: list it here."""
 
 from __future__ import annotations
 
@@ -25,21 +25,42 @@ _DECLARED = {
     "farhang.rejection_twins": "F4 F5 F6",
     "farhang.controlled": "F7 F8 F9",
 }
-_IDS = {id: module for module, ids in _DECLARED.items() for id in ids.split()}
-MODULES = {id: _IDS[id] for id in sorted(_IDS, key=lambda id: ("EOSF".index(id[0]), int(id[1:])))}
-"""Ids of all studies, in the order of the papers, with the modules that declare them."""
+_OWN = {
+    "widemargin.small_data": "W1 W2 W3",
+    "widemargin.cifar10": "W4",
+    "widemargin.cost": "W5",
+}
+
+
+def _sorted(modules: dict[str, str], letters: str) -> dict[str, str]:
+    ids = {id: module for module, named in modules.items() for id in named.split()}
+    return {id: ids[id] for id in sorted(ids, key=lambda id: (letters.index(id[0]), int(id[1:])))}
+
+
+MODULES = _sorted(_DECLARED, "EOSF")
+"""Ids of all results of the papers, in their order, with the modules that declare them."""
+
+OWN = _sorted(_OWN, "W")
+"""The same for our own studies, of `losses.WideMargin`: their thresholds were written down before the runs."""
 
 
 def study(id: str) -> Study:
     """The study of that id."""
-    name = id.upper()
-    if name not in MODULES:
-        close = difflib.get_close_matches(name, MODULES, n=1)
+    name, modules = id.upper(), MODULES | OWN
+    if name not in modules:
+        close = difflib.get_close_matches(name, modules, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
-        raise ValueError(f"id is {id!r}, which is no study: {hint}Expected E1..E18, O1..O8, S1..S5 or F1..F9")
-    return cast(Study, getattr(importlib.import_module(f"widemargin.studies.{MODULES[name]}"), name))
+        raise ValueError(
+            f"id is {id!r}, which is no study: {hint}Expected E1..E18, O1..O8, S1..S5, F1..F9 or W1..W{len(OWN)}"
+        )
+    return cast(Study, getattr(importlib.import_module(f"widemargin.studies.{modules[name]}"), name))
 
 
 def declared() -> list[Study]:
-    """All studies."""
+    """All studies of the papers' results."""
     return [study(id) for id in MODULES]
+
+
+def own() -> list[Study]:
+    """All studies of our own."""
+    return [study(id) for id in OWN]

@@ -3,6 +3,8 @@
     {"kind": "attack", "attack": "fgsm", "epsilons": […]}       white-box curve; also "ifgsm", "pgd"; `steps` for those
     {"kind": "attack", …, "source": {"arm": "cross-entropy"}}   black-box: made on that arm's network of the same seed
     {"kind": "attack", …, "target": {"arm": "cross-entropy"}}   the accuracy of that arm's network under attacks on ours
+    {"kind": "attack", …, "relative": True}                     ε in units of √D, D numbers in an input
+    {"kind": "minimal", "p": 2, "steps": 30}                    distances to the nearest misclassified inputs
     {"kind": "noise", "sigmas": […]}                            Gaussian noise of rising standard deviation
     {"kind": "margins", "p": 2, "at": ["input"]}                statistics of the distance to the boundary
     {"kind": "density", "grid": [from, to, points]}             the density of the l_2 distance at the input
@@ -17,6 +19,7 @@ of the attack, "noise" or "margins").
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -60,6 +63,7 @@ def _attack(
     epsilons: Sizes,
     source: Settings | None = None,
     target: Settings | None = None,
+    relative: bool = False,
     count: Count = None,
     curve: str | None = None,
     **settings: Any,
@@ -70,7 +74,29 @@ def _attack(
     attacked = subject.network if target is None else subject.networks(target)
     move = functools.partial(getattr(attacks, attack), **settings) if settings else attack
     options = {"attack": move, "source": maker, "bounds": subject.parts.whole.bounds}
-    return _curve(subject, attacked, epsilons, count, curve or attack, "epsilon", **options)
+    unit = math.sqrt(subject.parts.whole.test.x[0].numel()) if relative else 1.0
+    return _curve(subject, attacked, epsilons, count, curve or attack, "epsilon", unit=unit, **options)
+
+
+def _minimal(subject: Subject, *, p: float | str = 2.0, steps: int = 30, count: Count = None) -> Row:
+    """`distance`: the median of the samples that are right; `mean distance`: that of all, where the others have 0.
+
+    A search that found nothing has an infinite distance in the median; the mean is of those that were `found`.
+    """
+    test = samples.first(subject.parts.test, count)
+    found = attacks.minimal(
+        subject.network,
+        test.x,
+        test.y,
+        p=float(argument(p)),
+        steps=steps,
+        bounds=subject.parts.whole.bounds,
+        search="own",
+    )
+    right = found.distances[found.distances > 0]
+    median = float(right.median()) if len(right) else 0.0
+    mean = float(found.distances[found.found].mean()) if bool(found.found.any()) else None
+    return {"distance": median, "mean distance": mean, "found": float(found.found.double().mean())}
 
 
 def _noise(subject: Subject, *, sigmas: Sizes, count: Count = None, curve: str = "noise") -> Row:
@@ -78,10 +104,21 @@ def _noise(subject: Subject, *, sigmas: Sizes, count: Count = None, curve: str =
     return _curve(subject, subject.network, sigmas, count, curve, "sigma", attack="gaussian", bounds=None)
 
 
-def _curve(subject: Subject, model: nn.Module, sizes: Sizes, count: Count, curve: str, at: str, **options: Any) -> Row:
-    test = samples.first(subject.parts.test, count)
-    rows = attacks.curve(model, test, sizes, seed=subject.seed, batch_size=1000, progress=False, **options)
-    return {"points": [{"curve": curve, "at": {at: row["epsilon"]}, "accuracy": row["accuracy"]} for row in rows]}
+def _curve(
+    subject: Subject,
+    model: nn.Module,
+    sizes: Sizes,
+    count: Count,
+    curve: str,
+    at: str,
+    *,
+    unit: float = 1.0,
+    **options: Any,
+) -> Row:
+    test, scaled = samples.first(subject.parts.test, count), [unit * size for size in sizes]
+    rows = attacks.curve(model, test, scaled, seed=subject.seed, batch_size=1000, progress=False, **options)
+    points = [{"curve": curve, "at": {at: size}, "accuracy": row["accuracy"]} for size, row in zip(sizes, rows)]
+    return {"points": points}
 
 
 def _margins(
@@ -177,6 +214,7 @@ def _plane(subject: Subject, *, seeds: Sequence[int], samples: bool = False) -> 
 
 _KINDS: dict[str, Callable[..., Row]] = {
     "attack": _attack,
+    "minimal": _minimal,
     "noise": _noise,
     "margins": _margins,
     "density": _density,

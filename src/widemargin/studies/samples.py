@@ -13,7 +13,10 @@ from widemargin.data import Data, Samples
 from widemargin.data.seeds import generator
 from widemargin.studies.settings import Settings, check_keys
 
-_KEYS = ("name", "pca", "train", "fraction", "balanced", "validation", "flips", "flip_validation", "test")
+_KEYS = (
+    *("name", "pca", "standardize", "train", "fraction", "balanced"),
+    *("validation", "flips", "flip_validation", "test"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,11 +42,12 @@ class Parts:
 def prepare(settings: Settings, seed: int, *, root: Path | None = None, device: str = "cpu") -> Parts:
     """The samples that `settings` describe, on the device.
 
-    Keys: `name` of a data set, or "synthetic" (see `synthetic`); `pca`, how many principal components of its training
-    part stand for an input (sokolic §V; by default none do); `validation`, how many training samples are held out;
-    `train` or `fraction`, how many of the others are trained on (all by default; `balanced`: equally many of each
-    class); `flips`, the share of them that gets another label (`flip_validation`: the held-out ones as well); `test`,
-    how many test samples are read, from the first on (by default all).
+    Keys: `name` of a data set, "synthetic" (see `synthetic`) or "breast-cancer" (see `breast_cancer`); `pca`, how many
+    principal components of its training part stand for an input (sokolic §V; by default none do); `standardize`: each
+    channel of images, or feature of a table, with mean 0 and deviation 1 over its training part; `validation`, how
+    many training samples are held out; `train` or `fraction`, how many of the others are trained on (all by default;
+    `balanced`: equally many of each class); `flips`, the share of them that gets another label (`flip_validation`: the
+    held-out ones as well); `test`, how many test samples are read, from the first on (by default all).
 
     Everything is drawn by `seed` alone: all arms of one seed see the same samples with the same labels, smaller subsets
     lie inside larger ones, and labels flipped at 20 % are flipped at 40 %.
@@ -54,6 +58,8 @@ def prepare(settings: Settings, seed: int, *, root: Path | None = None, device: 
     whole = _whole(settings["name"], root, device, shape, settings.get("samples"))
     if (dims := settings.get("pca")) is not None:
         whole = _projected(whole, dims)
+    if settings.get("standardize"):
+        whole = _standardized(whole)
     train, validation = _held_out(whole, settings["validation"], seed)
     count, fraction = settings.get("train"), settings.get("fraction")
     if count is not None or fraction is not None:
@@ -81,6 +87,16 @@ def synthetic(shape: tuple[int, ...], samples: int, classes: int = 10) -> Data[S
     return Data("synthetic", part(samples), part(max(classes, samples // 2)), names, (0.0, 1.0))
 
 
+def breast_cancer() -> Data[Samples]:
+    """scikit-learn's 569 samples of 30 features in two classes, 200 of them for testing."""
+    from sklearn.datasets import load_breast_cancer
+
+    bunch = load_breast_cancer()
+    every = Samples(torch.tensor(bunch.data, dtype=torch.float32), torch.tensor(bunch.target, dtype=torch.int64))
+    train, test = data.holdout(every, 200, seed=0)
+    return Data("breast-cancer", train, test, tuple(map(str, bunch.target_names)), None)
+
+
 @functools.lru_cache(maxsize=8)
 def _whole(
     name: str, root: Path | None, device: str, shape: tuple[int, ...] | None, samples: int | None
@@ -89,6 +105,8 @@ def _whole(
         if shape is None or samples is None:
             raise ValueError("data 'synthetic' needs a shape and a number of samples")
         loaded = synthetic(shape, samples)
+    elif name == "breast-cancer":
+        loaded = breast_cancer()
     else:
         loaded = data.load(name, root)
     return replace(loaded, train=loaded.train.to(device), test=loaded.test.to(device))
@@ -97,6 +115,14 @@ def _whole(
 @functools.lru_cache(maxsize=2)
 def _projected(whole: Data[Samples], dims: int) -> Data[Samples]:
     return whole.map(data.Pca.fit(whole.train, dims))
+
+
+@functools.lru_cache(maxsize=4)
+def _standardized(whole: Data[Samples]) -> Data[Samples]:
+    x = whole.train.x
+    dims = [0, *range(2, x.ndim)]
+    mean, deviation = x.mean(dim=dims, keepdim=True), x.std(dim=dims, keepdim=True) + 1e-6
+    return whole.map(lambda part: replace(part, x=(part.x - mean) / deviation))
 
 
 # Cached, so that trials of one seed share their inputs: a population then keeps them once.

@@ -24,8 +24,9 @@ One network is trained as a population of one, so that any number at once gives 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -56,7 +57,7 @@ def many(trials: Sequence[Trial], context: TrialContext) -> Iterator[tuple[Trial
         keep = bool(trial.settings.get("measure") or trial.settings.get("keep"))
         jobs.append(_Job.of(trial.settings, trial.seed, context, keep=keep))
     for trial, job, trained in zip(trials, jobs, _train(jobs, context)):
-        yield trial, _row(trial, job.parts, trained, context)
+        yield trial, evaluate(trial, job.parts, trained, partial(train_one, seed=trial.seed, context=context))
 
 
 def alike(trial: Trial) -> str:
@@ -82,7 +83,9 @@ def train_double(trial: Trial, own: Sequence[str], context: TrialContext) -> tup
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Trained:
+class Trained:
+    """A trained network, or why it died, the loss of its last batch, and its steps."""
+
     network: nn.Module | None
     died: str | None
     loss: float | None
@@ -115,13 +118,14 @@ class _Job:
         return networks.build(self.settings["network"], self.seed).to(dtype)
 
 
-def _network(trained: _Trained) -> nn.Module:
+def _network(trained: Trained) -> nn.Module:
     if trained.network is None:
         raise ValueError(f"the training of a network that was to be measured died: {trained.died}")
     return trained.network
 
 
-def _row(trial: Trial, parts: samples.Parts, trained: _Trained, context: TrialContext) -> Row:
+def evaluate(trial: Trial, parts: samples.Parts, trained: Trained, networks: Callable[[Settings], nn.Module]) -> Row:
+    """The row of a trained network; `networks` trains that of other settings and the same seed, for attacks."""
     network = trained.network
     tested = {"validation": parts.validation}
     if trial.stage != "search":
@@ -132,9 +136,7 @@ def _row(trial: Trial, parts: samples.Parts, trained: _Trained, context: TrialCo
     if trial.stage == "search" or network is None:
         return row
     points: list[Row] = []
-    subject = measurements.Subject(
-        network=network, parts=parts, seed=trial.seed, networks=lambda other: train_one(other, trial.seed, context)
-    )
+    subject = measurements.Subject(network=network, parts=parts, seed=trial.seed, networks=networks)
     for settings in trial.settings.get("measure", ()):
         measured = measurements.take(settings, subject)
         points += measured.pop("points", [])
@@ -142,14 +144,14 @@ def _row(trial: Trial, parts: samples.Parts, trained: _Trained, context: TrialCo
     return {**row, "points": points} if points else row
 
 
-def _train(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
+def _train(jobs: list[_Job], context: TrialContext) -> list[Trained]:
     """The trained networks, from the cache where they are."""
-    done: dict[str, _Trained] = {}
+    done: dict[str, Trained] = {}
     for job in jobs:
         kept = networks.load(context.weights, job.key, job.network)
         if kept is not None:
             network, note = kept
-            done[job.key] = _Trained(network=network.to(context.device), died=None, **note)
+            done[job.key] = Trained(network=network.to(context.device), died=None, **note)
     missing = list({job.key: job for job in jobs if job.key not in done}.values())
     if missing:
         for job, trained in zip(missing, _fit(missing, context)):
@@ -159,7 +161,7 @@ def _train(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
     return [done[job.key] for job in jobs]
 
 
-def _fit(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
+def _fit(jobs: list[_Job], context: TrialContext) -> list[Trained]:
     first = jobs[0].settings
     try:
         trained = population.fit(
@@ -175,8 +177,8 @@ def _fit(jobs: list[_Job], context: TrialContext) -> list[_Trained]:
         )
     except TrainingStopped as stopped:
         if len(jobs) == 1:
-            return [_Trained(network=None, died=str(stopped), loss=None, steps=0)]
+            return [Trained(network=None, died=str(stopped), loss=None, steps=0)]
         half = len(jobs) // 2  # one of them died: halves find out which, at little more than the cost of all once more
         return [*_fit(jobs[:half], context), *_fit(jobs[half:], context)]
     ends = zip(trained.networks, trained.losses, trained.steps)
-    return [_Trained(network=network, died=None, loss=loss, steps=steps) for network, loss, steps in ends]
+    return [Trained(network=network, died=None, loss=loss, steps=steps) for network, loss, steps in ends]

@@ -1,0 +1,92 @@
+"""Training by `fit` on changed images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from widemargin import losses, regularizers, training
+from widemargin.studies.tasks import augmented
+from widemargin.studies.trial import Trial, TrialContext
+
+pytestmark = pytest.mark.usefixtures("untyped")
+SETTINGS: dict[str, Any] = {
+    "data": {"name": "synthetic", "shape": [1, 8, 8], "samples": 24, "validation": 4, "standardize": True},
+    "network": {"name": "elsayed-mnist-cnn", "size": 8, "widths": (2, 3), "hidden": (6,)},
+    "loss": {"name": "cross-entropy"},
+    "regularizers": [{"name": "jacobian-frobenius", "second_order": "second-point"}],
+    "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9},
+    "schedule": {"name": "cosine"},
+    "epochs": 2,
+    "batch": 10,
+    "augmentation": {"crop": 1},
+    "precision": "bfloat16",
+    "channels_last": True,
+}
+
+
+def _trial(stage: Any = "final", **changes: Any) -> Trial:
+    settings = {**SETTINGS, **changes}
+    return Trial(
+        task="augmented", version=1, stage=stage, settings=settings, seed=0, study="W4", arm="a", scale="smoke"
+    )
+
+
+def test_a_row_has_accuracies_and_speed_and_weights_are_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = TrialContext(weights=tmp_path)
+    attack = {"kind": "attack", "attack": "pgd", "epsilons": [0.0, 0.1], "p": 2.0, "steps": 1, "relative": True}
+    row = augmented.run(_trial(measure=[attack]), context)
+    assert row["steps"] == 2 * 2
+    assert row["images per second"] > 0
+    assert {point["at"]["epsilon"] for point in row["points"]} == {0.0, 0.1}
+    assert row["points"][0]["accuracy"] == row["accuracy"]
+    monkeypatch.setattr(training, "fit", None)  # not trained again
+    again = augmented.run(_trial(measure=[{**attack, "source": SETTINGS}]), context)
+    assert again["accuracy"] == row["accuracy"]
+    assert again["seconds"] == row["seconds"]
+
+
+def test_images_are_changed_and_the_search_reads_no_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    fit = training.fit
+
+    def seeing(*given: Any, **options: Any) -> training.Fit:
+        seen.append(options)
+        return fit(*given, **options)
+
+    monkeypatch.setattr(training, "fit", seeing)
+    row = augmented.run(_trial("search", precision="float32", epochs=1), TrialContext())
+    assert "accuracy" not in row
+    assert 0 <= row["validation"] <= 1
+    (options,) = seen
+    assert options["loss"].crop == 1
+    assert options["devices"].precision is None
+
+
+def test_loss_and_regularizers_are_added() -> None:
+    torch.manual_seed(0)
+    model, x, y = torch.nn.Linear(3, 2), torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+    penalty = regularizers.JacobianFrobenius(weight=1.0, projections=None)
+    both = augmented.Regularized(loss=losses.CrossEntropy(), regularizers=(penalty,))
+    expected = losses.CrossEntropy()(model, x, y) + model.weight.square().sum() / 2
+    torch.testing.assert_close(both(model, x, y), expected)
+    assert both.capturable
+    assert not augmented.Regularized(loss=lambda m, x, y: x, regularizers=()).capturable
+
+
+def test_a_training_that_dies_counts_as_guessing() -> None:
+    row = augmented.run(_trial(optimizer={"name": "sgd", "lr": 1e30}, precision="float32"), TrialContext())
+    assert row["died"]
+    assert row["accuracy"] == pytest.approx(0.1)
+
+
+def test_unknown_settings_are_told() -> None:
+    with pytest.raises(ValueError, match="'steps'"):
+        augmented.run(_trial(steps=3), TrialContext())
+    with pytest.raises(ValueError, match="precision is 'float16'"):
+        augmented.run(_trial(precision="float16"), TrialContext())
