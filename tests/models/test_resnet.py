@@ -43,5 +43,5 @@ def test_a_block_is_its_formula(norm: Norm, plain: bool) -> None:
 
 @pytest.mark.parametrize(("settings", "said"), [({"blocks": (1,)}, "blocks"), ({"norm": "layer"}, "norm")])
 def test_bad_settings_are_told(settings: dict[str, object], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"^{said} "):
+    with pytest.raises((TypeError, ValueError), match=said):
         resnet(**settings)  # type: ignore[arg-type]

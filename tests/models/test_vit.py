@@ -28,7 +28,9 @@ def test_patches_are_cut_where_they_are() -> None:
     torch.testing.assert_close(seen[0].view(4, 16, 8), cut)
 
 
-@pytest.mark.parametrize(("settings", "said"), [({"patch": 5}, "patch"), ({"heads": 3}, "heads"), ({"width": 0}, "w")])
+@pytest.mark.parametrize(
+    ("settings", "said"), [({"patch": 5}, "patch"), ({"heads": 3}, "heads"), ({"width": 0}, "width")]
+)
 def test_bad_settings_are_told(settings: dict[str, int], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"^{said}"):
+    with pytest.raises((TypeError, ValueError), match=said):
         vit(**settings)
