@@ -208,6 +208,16 @@ def test_weights_that_are_no_file_are_told_first(tmp_path: Path, name: str) -> N
         resolve("no such network", settings={}, weights=tmp_path / name)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_weights_that_are_not_finite_are_told(value: float, tmp_path: Path) -> None:
+    trained = resolve("toy-mlp", settings=SMALL)
+    with torch.no_grad():
+        trained.get_parameter("fc1.bias")[1] = value
+    save_model(trained, str(tmp_path / "net.safetensors"))
+    with pytest.raises(ValueError, match=r"--weights has 'fc1\.bias' with NaN or infinite numbers"):
+        resolve("toy-mlp", settings=SMALL, weights=tmp_path / "net.safetensors")
+
+
 def test_weights_of_another_dtype_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored = {name: tensor.half() for name, tensor in models.build("toy-mlp", **SMALL).state_dict().items()}
     save_file(stored, tmp_path / "net.safetensors")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +22,9 @@ import widemargin as wm
 from training.cases import CPU, network, samples
 from training.test_fit import weights
 from widemargin import losses, regularizers
-from widemargin.training import SGD, AdamW, Checkpoint, Cosine, RMSprop, checkpoint
+from widemargin._io.tensors import read_tensors
+from widemargin.training import SGD, AdamW, Callback, Checkpoint, Cosine, RMSprop, checkpoint
+from widemargin.training.callbacks import FitState
 
 SETTINGS = {"seed": "0", "lr": "0.1"}
 
@@ -206,3 +213,99 @@ def test_leftovers_of_a_killed_training_are_swept(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("kept")
     fitted(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [checkpoint.NAME, "mine.txt"]
+
+
+class At(Callback):
+    """Does something once, after a step."""
+
+    def __init__(self, step: int, act: Callable[[], object]) -> None:
+        self.step, self.act = step, act
+
+    def on_step_end(self, state: FitState) -> None:
+        if state.step == self.step:
+            self.act()
+
+
+def test_a_folder_holds_one_training_at_a_time(tmp_path: Path) -> None:
+    other = At(1, lambda: fitted(tmp_path))
+    with pytest.raises(BlockingIOError, match=rf"checkpoint is .*process {os.getpid()} on"):
+        fitted(tmp_path, callbacks=[other])
+    fitted(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.NAME]
+
+
+def test_a_damaged_checkpoint_is_an_error_and_never_other_weights(tmp_path: Path) -> None:
+    fitted(tmp_path)
+    path = tmp_path / checkpoint.NAME
+    content, settings = path.read_bytes(), begun(tmp_path)
+    wanted = checkpoint.load(tmp_path, settings)
+    drawn = random.Random(0)
+    for _ in range(200):
+        bit = drawn.randrange(8 * len(content))
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        try:
+            found = checkpoint.load(tmp_path, settings)
+        except ValueError as error:
+            said = str(error)
+            assert said.startswith("checkpoint is ")
+        else:
+            assert same(found, wanted), bit
+
+
+def test_a_checkpoint_is_written_by_time_as_well(tmp_path: Path) -> None:
+    def stop() -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        fitted(tmp_path, callbacks=[At(3, stop)], checkpoint=Checkpoint(tmp_path, seconds=1e-9), epochs=2)
+    assert step_of(tmp_path) == 2
+    shutil.rmtree(tmp_path)
+    with pytest.raises(Stop):
+        fitted(tmp_path, callbacks=[At(3, stop)], checkpoint=Checkpoint(tmp_path, seconds=1e9), epochs=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)], ids=["SIGINT", "SIGTERM"]
+)
+def test_an_interrupted_training_goes_on_where_it_was(
+    number: signal.Signals, raised: type[BaseException], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    options: dict[str, Any] = {"model": network(dropout=0.3), "epochs": 2}
+    with pytest.raises(raised):
+        fitted(tmp_path, callbacks=[At(2, lambda: signal.raise_signal(number))], **options)
+    assert signal.getsignal(number) is before
+    assert f"the same command goes on from step 2 (checkpoint in {tmp_path})" in capsys.readouterr().err
+    assert step_of(tmp_path) == 2
+    options |= {"callbacks": [At(99, list)]}
+    unbroken = fitted(tmp_path / "other", **options | {"model": network(dropout=0.3)})
+    resumed = fitted(tmp_path, **options | {"model": network(dropout=0.3)})
+    assert torch.equal(weights(resumed.model), weights(unbroken.model))
+    assert resumed.history == unbroken.history
+
+
+def test_a_signal_that_is_handled_elsewhere_ends_nothing(tmp_path: Path) -> None:
+    arrived: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: arrived.append(number))
+    try:
+        fitted(tmp_path, callbacks=[At(2, lambda: signal.raise_signal(signal.SIGTERM))])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert arrived == [signal.SIGTERM]
+    assert step_of(tmp_path) == 3
+
+
+def begun(folder: Path) -> dict[str, str]:
+    """The settings of the training in `folder`."""
+    settings: dict[str, str] = json.loads(read_tensors(folder / checkpoint.NAME)[1]["settings"])
+    return settings
+
+
+def step_of(folder: Path) -> int:
+    """The step that the checkpoint in `folder` stands at."""
+    state = checkpoint.load(folder, begun(folder))
+    assert state is not None
+    return int(state["at"]["step"])

@@ -25,10 +25,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     return write_whole(path, lambda part: save_file(dict(tensors), part, metadata=signed))
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(path: Path, *, signed: bool = True) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a file; raises a `ValueError` where it can't be read or is not as it was written.
 
-    The file is opened once: whoever replaces it meanwhile can't mix two of them.
+    The file is opened once: whoever replaces it meanwhile can't mix two of them. `signed=False` also takes a file that
+    never had a checksum.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -43,6 +44,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise ValueError(f"{path} can't be read as a safetensors file: {reason}") from error
     stored = metadata.pop(CHECKSUM, None)
     if stored is None:
+        if not signed:
+            return tensors, metadata
         raise ValueError(f"{path} has no checksum, so it is damaged, or was written by something else")
     if stored != checksum(tensors, metadata):
         raise ValueError(f"{path} is damaged: its content does not have the checksum that was written with it")

@@ -105,6 +105,10 @@ def load_weights(network: nn.Module, path: Path) -> None:
         there, here = list(stored[name].shape), list(wanted[name].shape)
         if there != here:
             raise ValueError(f"--weights has {name!r} of shape {there}, expected {here}: check the settings (--set)")
+    for name, tensor in stored.items():
+        known = tensor if tensor.element_size() > 1 else tensor.float()  # torch does not know it of eight bits
+        if not bool(known.isfinite().all()):
+            raise ValueError(f"--weights has {name!r} with NaN or infinite numbers, expected finite ones")
     # Tied weights are stored under one of their names only: load_model knows them.
     missing, unexpected = load_model(network, path, strict=False)
     lacks = f"lacks {_first(missing)} of the network" if missing else ""

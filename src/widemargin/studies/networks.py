@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from widemargin import population, registry
-from widemargin._io.files import write_whole
+from widemargin._io.tensors import read_tensors, write_tensors
 from widemargin.studies.settings import Settings
 
 
@@ -34,24 +34,24 @@ def save(folder: Path | None, key: str, network: nn.Module, note: Settings) -> N
     """Write the weights whole or not at all, with a note of plain values inside."""
     if folder is None:
         return
-    from safetensors.torch import save_file
-
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    write_whole(_path(folder, key), lambda part: save_file(tensors, str(part), metadata={"note": json.dumps(note)}))
+    write_tensors(_path(folder, key), tensors, {"note": json.dumps(note)})
 
 
 def load(folder: Path | None, key: str, build: Callable[[], nn.Module]) -> tuple[nn.Module, Settings] | None:
-    """The network of `build` with the weights that were kept, and the note; None where there are none."""
+    """The network of `build` with the weights that were kept, and the note; None where there are none.
+
+    A file that is damaged counts as none: the network is trained again, and the file replaced.
+    """
     if folder is None or not _path(folder, key).is_file():
         return None
-    from safetensors import safe_open
-
-    with safe_open(str(_path(folder, key)), framework="pt") as file:
-        note = json.loads(file.metadata()["note"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    try:
+        tensors, metadata = read_tensors(_path(folder, key), signed=False)  # earlier versions wrote none
+    except ValueError:
+        return None
     network = build()
     network.load_state_dict(tensors)
-    return network, note
+    return network, json.loads(metadata["note"])
 
 
 def _path(folder: Path, key: str) -> Path:

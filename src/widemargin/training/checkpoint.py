@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file of tensors and JSON, written atomically and without pickle.
+"""Checkpoints: one safetensors file of tensors and JSON with a checksum, written atomically and without pickle.
 
 Any tree of dicts, lists, tuples, numbers, strings, None and tensors can be stored, such as the states of all of torch's
 optimizers: the tensors as they are, the tree as JSON in the file's metadata, with names in place of tensors.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,8 +17,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from widemargin._io.files import write_whole
-from widemargin.checks import check_count
+from widemargin._io.locks import locked_folder
+from widemargin._io.tensors import read_tensors, write_tensors
+from widemargin.checks import check_count, check_number
 from widemargin.training.fingerprint import first_difference
 
 State: TypeAlias = dict[str, Any]
@@ -26,57 +28,61 @@ NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder for checkpoints, with one every `every` steps and one at the end."""
+    """A folder for checkpoints: one every `every` steps, one every `seconds`, one when interrupted, one at the end."""
 
     folder: str | os.PathLike[str]
     every: int = 500
+    seconds: float = 60.0
 
     def __post_init__(self) -> None:
         check_count("every", self.every)
+        check_number("seconds", self.seconds, above=0.0)
 
 
 def save(folder: Path, state: Mapping[str, object], settings: Mapping[str, str]) -> Path:
     """Replace the checkpoint in `folder` by `state` atomically: a reader sees the old one or the new one."""
-    from safetensors.torch import save_file
-
     tensors: dict[str, Tensor] = {}
     tree = _without_tensors(dict(state), "", tensors)
     metadata = {"state": json.dumps(tree), "settings": json.dumps(dict(settings))}
-    return write_whole(folder / NAME, lambda part: save_file(tensors, part, metadata=metadata))
+    return write_tensors(folder / NAME, tensors, metadata)
 
 
 def load(folder: Path, settings: Mapping[str, str]) -> State | None:
-    """The state in `folder`, or None; a `ValueError` where it belongs to a training with other settings."""
-    from safetensors import SafetensorError, safe_open
+    """The state in `folder`, or None; a `ValueError` where it is damaged or of a training with other settings.
 
+    The checksum is compared before anything else.
+    """
     path = folder / NAME
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"checkpoint is {str(folder)!r}, which is a file, expected a folder")
     if not path.exists():
         return None
     try:
-        with safe_open(path, framework="pt") as stored:
-            metadata = stored.metadata() or {}
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (not a mapping)
-    except SafetensorError as error:
-        raise ValueError(f"checkpoint is {str(path)!r}, which is not a safetensors file ({error})") from error
-    if not {"state", "settings"} <= metadata.keys():
-        raise ValueError(f"checkpoint is {str(path)!r}, a safetensors file that is not a checkpoint of a training")
-    begun: dict[str, str] = json.loads(metadata["settings"])
+        tensors, metadata = read_tensors(path)
+        begun: dict[str, str] = json.loads(metadata["settings"])
+        state: State = _with_tensors(json.loads(metadata["state"]), tensors)
+    except (ValueError, KeyError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"checkpoint is {str(folder)!r}, whose {NAME} is no checkpoint that can be continued: {reason}; "
+            "remove it to begin anew"
+        ) from error
     if (key := first_difference(begun, settings)) is not None:
         seeded = ", or seed the network before it is built" if key == "initial weights" else ""
         raise ValueError(
             f"checkpoint is {str(folder)!r}, which holds a training with {key} {begun.get(key)}, but {key} is "
             f"{settings.get(key)}: name another folder{seeded}, or remove this one"
         )
-    state: State = _with_tensors(json.loads(metadata["state"]), tensors)
     return state
 
 
-def sweep(folder: Path) -> None:
-    """Remove the partial files of trainings that were killed while writing from `folder`."""
-    for part in folder.glob(f".{NAME}.*"):
-        part.unlink(missing_ok=True)
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold `folder` against other trainings, and remove the partial files of those that were killed while writing."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"checkpoint is {str(folder)!r}, which is a file, expected a folder")
+    with locked_folder("checkpoint", folder):
+        for part in folder.glob(f".{NAME}.*"):
+            part.unlink(missing_ok=True)
+        yield
 
 
 def _without_tensors(value: object, name: str, tensors: dict[str, Tensor]) -> object:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from contextlib import ExitStack
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +27,7 @@ from widemargin.training.callbacks import Callback, FitState
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
+from widemargin.training.interrupts import Interrupts
 from widemargin.training.stopping import bad_row, stop_at_sample
 
 
@@ -33,10 +37,11 @@ def train(fabric: Fabric, config: FitConfig) -> Outcome:
         # Processes that were spawned share the memory of the network they were given.
         model = fabric.to_device(config.model if fabric.world_size == 1 else copy.deepcopy(config.model))
         loop = FitLoop(fabric, config, model)
-        with in_mode(model, training=True):
+        with in_mode(model, training=True), loop.kept():
             loop.resume()
             loop.run()
             loop.save()
+            loop.leave_if_asked()
         loop.close()
     settings = loop.settings | loop.passes_in_words()
     if fabric.world_size == 1:
@@ -79,6 +84,7 @@ class FitLoop:
         self.checks_values = config.stop_failed.epochs is not None
         self.batch: Batch | None = None
         self.objective: float | None = None
+        self.interrupts, self.asked, self.saved_at = Interrupts(), False, time.monotonic()
         self.no_cuda_graph = why_no_cuda_graph(config, self.source, self.replica)
         self.static: graphs.CapturedStep | None = None
         if self.no_cuda_graph is None:
@@ -112,14 +118,15 @@ class FitLoop:
     def step(self, batch: Batch) -> None:
         """One step of the optimizer."""
         at, config = self.at, self.config
-        if config.checkpoint is not None and at.step % config.checkpoint.every == 0 and at.step:
-            self.save()
+        self._keep()
         seed_all(self.replica.device, config.seed, "step", at.step, self.replica.rank)
         for group, rate in zip(self.optimizer.param_groups, self.rates):
             group["lr"] = rate * self._factor()
         totals = self._passes(batch)
         if self.replica.processes > 1:
-            totals = distributed.sum_gradients(self.model, totals)
+            asked = totals.new_tensor([self.interrupts.signal is not None])  # then all stop at the same step
+            totals = distributed.sum_gradients(self.model, torch.cat([totals, asked]))
+            totals, self.asked = totals[:2], bool(totals[2])
         at.had_gradient = at.had_gradient or any(bool(p.grad.any()) for p in self.trained if p.grad is not None)
         if config.gradient_clip is not None:
             nn.utils.clip_grad_norm_(self.trained, config.gradient_clip)
@@ -161,8 +168,19 @@ class FitLoop:
             measure=self.measure,
         )
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Hold the folder of checkpoints against other trainings; signals wait until a checkpoint is written."""
+        with ExitStack() as stack:
+            if self.config.checkpoint is not None:
+                if self.fabric.is_global_zero:
+                    stack.enter_context(checkpoint.held(Path(self.config.checkpoint.folder)))
+                stack.enter_context(self.interrupts.watched())
+            yield
+
     def save(self) -> None:
         """Write a checkpoint, if there is a folder for it."""
+        self.saved_at = time.monotonic()
         if self.config.checkpoint is not None and self.fabric.is_global_zero:
             state = {"at": vars(self.at), "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
             checkpoint.save(Path(self.config.checkpoint.folder), state, self.settings)
@@ -171,14 +189,22 @@ class FitLoop:
         """Continue from the checkpoint, if there is one."""
         if self.config.checkpoint is None:
             return
-        folder = Path(self.config.checkpoint.folder)
-        if self.fabric.is_global_zero:
-            checkpoint.sweep(folder)
-        state = checkpoint.load(folder, self.settings)
+        state = checkpoint.load(Path(self.config.checkpoint.folder), self.settings)
         if state is not None:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.at = Position(**state["at"])
+
+    def leave_if_asked(self) -> None:
+        """End the training where a signal asked for it, and say where it goes on."""
+        if self.config.checkpoint is None or not (self.asked or self.interrupts.signal is not None):
+            return
+        if self.fabric.is_global_zero:
+            where = f"step {self.at.step} (checkpoint in {self.config.checkpoint.folder})"
+            print(f"Interrupted: the same command goes on from {where}", file=sys.stderr, flush=True)
+        self.interrupts.act()
+        if self.asked:  # the signal was another process's
+            raise KeyboardInterrupt
 
     def close(self) -> None:
         """Free the memory of a CUDA graph, which would keep this object alive."""
@@ -200,6 +226,17 @@ class FitLoop:
         state = self.state()
         for callback in self.config.callbacks:
             self.at.stopped = bool(getattr(callback, hook)(state)) or self.at.stopped
+
+    def _keep(self) -> None:
+        """Write a checkpoint where it is time to, or before the training ends because a signal asked for it."""
+        where, step = self.config.checkpoint, self.at.step
+        if where is None or not step:
+            return
+        asked = self.asked if self.replica.processes > 1 else self.interrupts.signal is not None
+        if asked or step % where.every == 0 or time.monotonic() - self.saved_at >= where.seconds:
+            self.save()
+        if asked:
+            self.leave_if_asked()
 
     def _factor(self) -> float:
         epoch = self.at.epoch + (self.at.batch / self.source.steps if self.source.steps else 0.0)

@@ -105,7 +105,12 @@ def test_trained_networks_are_used_again(tmp_path: Path, monkeypatch: pytest.Mon
     asked = [{"kind": "attack", "attack": "fgsm", "epsilons": [0.1], "source": other}]
     context = TrialContext(weights=tmp_path)
     row = classify.run(tiny.trial(measure=asked), context)
-    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    kept = list(tmp_path.glob("*.safetensors"))
+    assert len(kept) == 2
+    changed = bytearray(kept[0].read_bytes())
+    changed[-1] ^= 64
+    kept[0].write_bytes(changed)
+    assert classify.run(tiny.trial(measure=asked), context) == row  # trained again, since the file is damaged
     monkeypatch.setattr(population, "fit", None)
     assert classify.run(tiny.trial(measure=asked), context) == row
     assert classify.run(tiny.trial(), context)["accuracy"] == row["accuracy"]  # what is measured changes no network
