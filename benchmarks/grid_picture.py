@@ -97,11 +97,11 @@ def gains(result: dict[str, Any]) -> alt.FacetChart:
 
 
 def arms(result: dict[str, Any]) -> alt.FacetChart:
-    """Mean gains, distances and accuracies under attack of every arm."""
+    """Mean gains, distances and accuracies under attack of every arm, over the settings that all of them ran."""
     labels = {arm: NAMES[arm].replace("`", "") for arm in ARMS}
     rows = [
         {"arm": labels[arm], "measure": title, "value": row[key], "is own": not ARMS[arm].is_baseline}
-        for arm, row in result["all"].items()
+        for arm, row in result["settings of all arms"].items()
         for key, title in MEASURES.items()
         if arm != BASE and row[key] is not None
     ]
@@ -135,7 +135,7 @@ def arm_table(result: dict[str, Any]) -> list[str]:
         *("distance", "under attack", "not finite", "at chance"),
     )
     lines = [f"| | {' | '.join(head)} |", f"| --- |{' --- |' * len(head)}"]
-    for arm, row in result["all"].items():
+    for arm, row in result["settings of all arms"].items():
         if arm != BASE:
             lines.append(f"| {NAMES[arm]} | {' | '.join(_columns(row))} |")
     return lines

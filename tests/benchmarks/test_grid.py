@@ -119,6 +119,20 @@ def test_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert goals({"all": {}, "settings of all arms": {}}) == []
 
 
+def test_arms_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None:
+    base = line()["runs"][0]
+    lines = [
+        line(runs=[base, {**base, "seed": 1, "accuracy": 0.4, "distance": 5.0}]),
+        line("wide margin", runs=[{**base, "accuracy": 0.82, "distance": 2.0}]),
+        line("odn", runs=[{**base, "seed": 2}]),
+    ]
+    summarise(lines, tmp_path / "grid.json")
+    table = json.loads((tmp_path / "grid.json").read_text())["all"]
+    assert table["wide margin"]["gain"] == pytest.approx(2)
+    assert table["wide margin"]["distance ratio"] == pytest.approx(2)
+    assert "odn" not in table
+
+
 def test_a_summary_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="rows"):
         grid.main(["summary", "--rows", str(tmp_path / "none.jsonl")])
