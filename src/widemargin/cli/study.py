@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from widemargin.report.schema import Json
+    from widemargin.studies.schema import Study
 
 app = typer.Typer(no_args_is_help=True, help="Rerun the papers' figures and tables, and compare.")
 
@@ -104,12 +105,11 @@ def run(
     """
     import time
 
-    from widemargin.studies import catalog, engines, result
+    from widemargin.studies import engines, result
     from widemargin.studies import run as running
     from widemargin.studies.trial import TrialContext
 
-    with about("ID"):
-        studies = catalog.declared() if ids == ["all"] else [catalog.study(id) for id in ids]
+    studies = _studies(ids)
     folder = results or (None if scale == "smoke" else Path("results"))  # smoke says nothing about the paper
     name = engine or ("workers" if workers > 1 else "one-by-one")
     if dry_run:
@@ -141,17 +141,45 @@ def run(
             say(f"wrote {written}")
 
 
+def judge(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="The studies, or [bold]all[/bold].")],
+    results: ResultsFolder = Path("results"),
+) -> None:
+    """Compute the verdicts of stored results again, from their rows; nothing is run.
+
+    The claims are those of today's declarations. The verdicts that the files
+    had under the first rules are kept in them.
+    """
+    from widemargin._io.files import write_json
+    from widemargin.studies import result
+
+    rows = []
+    for study in _studies(ids):
+        path = results / f"{study.id}.json"
+        if not path.is_file():
+            continue
+        stored = result.read(path)
+        found = result.rejudge(study, stored)
+        write_json(path, found)
+        share = found["share"]
+        rows.append((study.id, stored["verdict"], found["verdict"], f"{share['hold']} of {share['ran']}"))
+    out().print(table("Judged again", "id", "before", "now", "claims that hold", rows=rows, no_wrap=["id"]))
+
+
 def verdicts(results: ResultsFolder = Path("results")) -> None:
     """Show the verdicts: the papers' numbers and the measured ones, for every study."""
-    claims = [(found["study"], claim) for found in results_in(results) for claim in found["claims"]]
+    found = results_in(results)
+    claims = [(one["study"], claim) for one in found for claim in one["claims"]]
     counts = Counter(claim["verdict"] for _, claim in claims)
     rows = [(study, *_cells(claim)) for study, claim in claims]
     console = out()
     console.print(table("Verdicts", "id", *CELLS, rows=rows, no_wrap=["id", "paper"]))
-    console.print(text(", ".join(f"{count} {word}" for word, count in counts.items())), soft_wrap=True)
+    words = Counter(one["word"] for one in found)
+    console.print(text("Studies: " + ", ".join(f"{count} {word}" for word, count in words.items())), soft_wrap=True)
+    console.print(text("Claims: " + ", ".join(f"{count} {word}" for word, count in counts.items())), soft_wrap=True)
 
 
-for command, called in ((list_, "list"), (show, "show"), (run, "run"), (verdicts, "verdicts")):
+for command, called in ((list_, "list"), (show, "show"), (run, "run"), (judge, "judge"), (verdicts, "verdicts")):
     app.command(called)(one_line_errors(command))
 
 
@@ -161,8 +189,20 @@ def results_in(folder: Path) -> list[dict[str, Json]]:
 
     if not folder.is_dir():
         raise NotADirectoryError(f"--results is {str(folder)!r}, which is not a folder")
-    paths = [(study, folder / f"{study.id}.json") for study in catalog.declared()]
-    return [result.read(path) if path.is_file() else result.not_run(study) for study, path in paths]
+    found = []
+    for study in catalog.declared():
+        path = folder / f"{study.id}.json"
+        one = result.read(path) if path.is_file() else result.not_run(study)
+        found.append(one if "word" in one else result.rejudge(study, one))  # a file of an earlier release
+    return found
+
+
+def _studies(ids: list[str]) -> list[Study]:
+    """The studies of these ids."""
+    from widemargin.studies import catalog
+
+    with about("ID"):
+        return catalog.declared() if ids == ["all"] else [catalog.study(id) for id in ids]
 
 
 CELLS = ("claim", "paper", "ours", "verdict")

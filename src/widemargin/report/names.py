@@ -46,6 +46,16 @@ def plus_minus(mean: float | int, std: float | int) -> str:
     return number(mean) if math.isnan(mean) else f"{mean:.{digits}f} ± {std:.{digits}f}".replace("-", "−")
 
 
+def with_spread(mean: float | int, spread: float | int) -> str:
+    """A mean and its spread with two digits of the spread: 99.23 ± 0.042."""
+    if spread == 0 or not math.isfinite(spread):
+        return f"{mean:.4g} ± {spread:g}".replace("-", "−")
+    digits = 1 - math.floor(math.log10(float(f"{abs(spread):.1e}")))
+    if digits > 6 or digits < -3:
+        return f"{mean:.3g} ± {spread:.1e}".replace("-", "−")
+    return f"{mean:,.{max(0, digits)}f} ± {spread:,.{max(0, digits)}f}".replace("-", "−")
+
+
 def share_plus_minus(mean: float | int, std: float | int) -> str:
     """A mean share in percent and its standard deviation, with a digit after the point."""
     return "–" if math.isnan(mean) else f"{100 * mean:.1f} ± {100 * std:.1f} %"

@@ -14,13 +14,14 @@ from pathlib import Path
 from widemargin.report import alt, html, study_charts
 from widemargin.report.figures import save, svg
 from widemargin.report.layers import inline
-from widemargin.report.names import number
+from widemargin.report.names import number, with_spread
 from widemargin.report.schema import Json
 from widemargin.report.study_charts import Figure, StudyResult
 from widemargin.report.study_schema import check_study
 from widemargin.report.theme import Mode
 
-ORDER = ("reproduced", "direction holds", "not reproduced", "not run")
+ORDER = ("reproduced", "direction holds", "inconclusive", "contradicted", "not run")
+CLASSES = ("good", "half", "none", "bad", "none", "none")
 MOST = 500
 """The largest number of rows in the table below a chart."""
 
@@ -39,9 +40,21 @@ def write(folder: str | os.PathLike[str], results: Sequence[StudyResult]) -> lis
 
 
 def counts(results: Sequence[StudyResult]) -> dict[str, int]:
-    """The number of studies with each verdict, strongest verdict first."""
-    found = Counter(result["verdict"] for result in results)
-    return dict(sorted(found.items(), key=lambda item: (_strength(item[0]), item[0])))
+    """The number of studies with each verdict, strongest verdict first, whatever their scale."""
+    found = Counter(result["word"] for result in results)
+    return dict(sorted(found.items(), key=lambda item: _strength(item[0])))
+
+
+def claim_counts(results: Sequence[StudyResult]) -> dict[str, int]:
+    """The number of the papers' claims with each verdict, strongest first."""
+    found = Counter(claim["word"] for result in results for claim in result["claims"] if not claim.get("ours"))
+    return dict(sorted(found.items(), key=lambda item: _strength(item[0])))
+
+
+def held(result: StudyResult) -> str:
+    """The share of the claims that hold: "36 of 42 claims hold"."""
+    share = result["share"]
+    return f"{share['hold']} of {share['ran']} claims hold" if share["ran"] else f"{share['of']} claims"
 
 
 def scoreboard(results: Sequence[StudyResult]) -> str:
@@ -57,31 +70,32 @@ def scoreboard(results: Sequence[StudyResult]) -> str:
                 "paper": "" if claim is None else paper(claim),
                 "ours": "" if claim is None else ours(claim),
                 "class": _class(result["verdict"]),
+                "held": held(result),
                 "counts": ", ".join(f"{n} {word}" for word, n in result.get("counts", {}).items()),
+                "dead": _dead(result.get("dead", {})),
                 "scale": result["scale"] or "–",
                 "hardware": "; ".join(hardware(result)) or "–",
             }
         )
     tally = [{"verdict": word, "count": count, "class": _class(word)} for word, count in counts(results).items()]
-    return html.render("scoreboard.html", rows=rows, tally=tally, total=len(results))
+    claims = claim_counts(results)
+    said = ", ".join(f"{count} {word}" for word, count in claims.items())
+    return html.render("scoreboard.html", rows=rows, tally=tally, total=len(results), claims=said)
 
 
 def page(result: StudyResult) -> str:
     """The page of one study: claims, the paper's figure redrawn, deviations, and the command that reruns it."""
-    figures = [
-        {
-            "title": figure["title"],
-            "light": _image(result, figure, "light"),
-            "dark": _image(result, figure, "dark"),
-            "points": [_cells(point, figure) for point in study_charts.points(result, figure)[:MOST]],
-            "x": figure.get("x_title") or figure["x"],
-            "y": figure.get("y_title") or figure["y"],
-            "split": figure.get("split"),
-        }
-        for figure in result.get("figures", [])
-    ]
+    figures = [_figure(result, figure) for figure in result.get("figures", [])]
+    quotes = list(dict.fromkeys(claim["quote"] for claim in result["claims"] if claim.get("quote")))
     claims = [
-        {**claim, "paper": paper(claim), "ours": ours(claim), "class": _class(claim["verdict"])}
+        {
+            **claim,
+            "paper": paper(claim),
+            "measured": ours(claim),
+            "class": _class(claim["verdict"]),
+            "died": _dead(claim.get("dead", {})),
+            "said": 1 + quotes.index(claim["quote"]) if claim.get("quote") else None,
+        }
         for claim in result["claims"]
     ]
     chosen = [
@@ -93,12 +107,36 @@ def page(result: StudyResult) -> str:
         "study.html",
         result=result,
         claims=claims,
+        quotes=quotes,
         figures=figures,
         chosen=chosen,
         hardware=hardware(result),
         commits=sorted({str(origin.get("commit")) for origin in result.get("origins", [])}),
         verdict_class=_class(result["verdict"]),
+        held=held(result),
+        dead=_dead(result.get("dead", {})),
     )
+
+
+def _figure(result: StudyResult, figure: Figure) -> dict[str, Json]:
+    """What the page shows of a figure."""
+    found = study_charts.points(result, figure)
+    dead = sum(point["dead"] for point in found)
+    paper = any(point["paper"] is not None for point in found)
+    notes = ["Diamonds are the paper's numbers."] * paper
+    notes += ["A cross marks where seeds ended at guessing: means are of the others."] * bool(dead)
+    return {
+        "title": figure["title"],
+        "light": _image(result, figure, "light"),
+        "dark": _image(result, figure, "dark"),
+        "points": [_cells(point, figure) for point in found[:MOST]],
+        "x": figure.get("x_title") or figure["x"],
+        "y": figure.get("y_title") or figure["y"],
+        "split": figure.get("split"),
+        "dead": dead,
+        "paper": paper,
+        "note": " ".join(notes),
+    }
 
 
 def counts_chart(results: Sequence[StudyResult]) -> alt.LayerChart:
@@ -114,7 +152,10 @@ def counts_chart(results: Sequence[StudyResult]) -> alt.LayerChart:
 
 def paper(claim: Mapping[str, Json]) -> str:
     """The paper's number, or "order" for a claim without one."""
-    return "order" if claim["reported"] is None else f"{claim['reported']:g}".replace("-", "−")
+    if claim["reported"] is None:
+        return "order"
+    bound = {"at least": "≥ ", "at most": "≤ "}.get(claim.get("side", "both"), "")
+    return f"{bound}{claim['reported']:g}".replace("-", "−")
 
 
 def ours(claim: Mapping[str, Json]) -> str:
@@ -122,7 +163,7 @@ def ours(claim: Mapping[str, Json]) -> str:
     if claim["measured"] is None:
         return "–"
     sd = claim.get("sd")
-    return number(claim["measured"]) + (f" ± {number(sd)}" if sd is not None else " (one seed)")
+    return number(claim["measured"]) + " (one seed)" if sd is None else with_spread(claim["measured"], sd)
 
 
 def hardware(result: StudyResult) -> list[str]:
@@ -134,14 +175,20 @@ def hardware(result: StudyResult) -> list[str]:
 
 def _cells(point: study_charts.Point, figure: Figure) -> dict[str, str]:
     percent = bool(figure.get("percent"))
-    half = (point["high"] - point["low"]) / 2
-    shown = f"{100 * point['mean']:.2f} % ± {100 * half:.2f}" if percent else f"{point['mean']:.4g} ± {half:.2g}"
+    unit, factor = (" %", 100) if percent else ("", 1)
+
+    def shown(mean: float | None, sd: float) -> str:
+        return "–" if mean is None else with_spread(factor * mean, factor * sd) + unit
+
     return {
         "arm": str(point["arm"]),
         "x": f"{point['x']:g}" if isinstance(point["x"], (int, float)) else str(point["x"]),
         "split": str(point.get("split", "")),
-        "value": shown,
+        "value": shown(point["mean"], point["sd"]),
+        "all": shown(point["mean of all"], point["sd of all"]) if point["dead"] else "",
         "seeds": str(point["seeds"]),
+        "dead": str(point["dead"] or ""),
+        "paper": "" if point["paper"] is None else f"{factor * point['paper']:.4g}{unit}",
     }
 
 
@@ -156,4 +203,8 @@ def _strength(verdict: str) -> int:
 
 
 def _class(verdict: str) -> str:
-    return ("good", "half", "bad", "none", "none")[_strength(verdict)]
+    return CLASSES[_strength(verdict)]
+
+
+def _dead(counts: Mapping[str, Sequence[int]]) -> str:
+    return "; ".join(f"{count} of {of} seeds of {arm} died" for arm, (count, of) in counts.items())

@@ -20,24 +20,57 @@ Point: TypeAlias = dict[str, Json]
 
 
 def points(result: StudyResult, figure: Figure) -> list[Point]:
-    """The points of a figure: mean ± sd over seeds for every arm and x; in a scatter plot, one point per row."""
-    groups: dict[tuple[str, Json, str | None, int | None], list[float]] = {}
-    split = figure.get("split")
-    for arm in _arms(result, figure):
-        for number, row in enumerate(result["rows"]):
-            x = row.get(figure["x"])
-            if row["arm"] != arm or x is None or not _is_number(row.get(figure["y"])) or not _agrees(row, figure):
-                continue
-            apart = number if figure["kind"] == "scatter" else None
-            key = (arm, x, None if split is None else str(row.get(split)), apart)
-            groups.setdefault(key, []).append(float(row[figure["y"]]))
+    """The points of a figure: mean ± sd over living seeds for every arm and x; in a scatter plot, one point per row.
+
+    `dead` counts the seeds that ended at guessing, `mean of all` has them too, and `paper` is the paper's number.
+    """
+    dead = [trial for trial in result.get("dead trials", []) if figure["kind"] != "scatter"]
+    groups: dict[_Key, list[tuple[float, bool]]] = {}
+    for number, row in _drawn(result, figure, result["rows"]):
+        apart = number if figure["kind"] == "scatter" else None
+        died = any(_agrees_with(row, trial) for trial in dead)
+        groups.setdefault((*_key(row, figure), apart), []).append((float(row[figure["y"]]), died))
+    printed = {_key(row, figure): float(row[figure["y"]]) for _, row in _drawn(result, figure, result.get("paper", []))}
     found = []
     for (arm, x, part, _), values in groups.items():
-        mean = statistics.fmean(values)
-        sd = statistics.stdev(values) if len(values) > 1 else 0.0
-        point = {"arm": arm, "x": x, "mean": digits(mean), "low": digits(mean - sd), "high": digits(mean + sd)}
-        found.append({**point, "seeds": len(values)} | ({} if part is None else {"split": part}))
+        living = [value for value, died in values if not died]
+        mean, sd = _mean_sd(living)
+        whole, whole_sd = _mean_sd([value for value, _ in values])
+        point: Point = {"arm": arm, "x": x, "mean": None, "sd": sd, "seeds": len(living)}
+        if mean is not None:
+            point |= {"mean": digits(mean), "low": digits(mean - sd), "high": digits(mean + sd)}
+        point |= {"dead": len(values) - len(living), "mean of all": whole, "sd of all": whole_sd}
+        found.append({**point, "paper": printed.get((arm, x, part))} | ({} if part is None else {"split": part}))
     return found
+
+
+_Key: TypeAlias = tuple[str, Json, str | None, int | None]
+
+
+def _key(row: Mapping[str, Json], figure: Figure) -> tuple[str, Json, str | None]:
+    split = figure.get("split")
+    return row["arm"], row[figure["x"]], None if split is None else str(row.get(split))
+
+
+def _drawn(
+    result: StudyResult, figure: Figure, rows: Sequence[Mapping[str, Json]]
+) -> list[tuple[int, Mapping[str, Json]]]:
+    """The rows that a figure shows, arm by arm, with their numbers."""
+    return [
+        (number, row)
+        for arm in _arms(result, figure)
+        for number, row in enumerate(rows)
+        if row["arm"] == arm and row.get(figure["x"]) is not None
+        if _is_number(row.get(figure["y"])) and _agrees(row, figure)
+    ]
+
+
+def _mean_sd(values: Sequence[float]) -> tuple[float | None, float]:
+    return (statistics.fmean(values) if values else None), (statistics.stdev(values) if len(values) > 1 else 0.0)
+
+
+def _agrees_with(row: Mapping[str, Json], trial: Mapping[str, Json]) -> bool:
+    return all(key in row and _equal(row[key], value) for key, value in trial.items())
 
 
 PATTERNS = ([1, 0], [6, 4], [2, 3], [8, 3, 2, 3], [14, 4], [1, 2], [6, 2, 1, 2, 1, 2])
@@ -50,7 +83,7 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
     A figure of a single arm has a colour and a shape for each value of `split`.
     """
     kind, split, title = figure["kind"], figure.get("split"), figure.get("y_title") or figure["y"]
-    rows = points(result, figure)
+    rows = [row for row in points(result, figure) if row["mean"] is not None]
     if kind == "bars" or not all(_is_number(row["x"]) for row in rows):
         rows = [{**row, "x": f"{row['x']:g}" if _is_number(row["x"]) else str(row["x"])} for row in rows]
     arms = [arm for arm in _arms(result, figure) if any(row["arm"] == arm for row in rows)]
@@ -80,7 +113,25 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
         field, heading, names = by_split if split else by_arm
         shape = alt.Shape(field, title=heading, scale=cycled(names))
         layers = [base.mark_point(filled=True, size=35, opacity=0.75).encode(shape)]
+    if kind != "scatter":
+        layers += _marks(figure, rows, base, arms)
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT + 60)
+
+
+def _marks(figure: Figure, rows: Sequence[Point], base: alt.Chart, arms: Sequence[str]) -> list[alt.Chart]:
+    """Diamonds at the paper's numbers, and crosses where seeds died."""
+    beside = figure["kind"] == "bars" and figure["x"] != "arm"
+    offset = [alt.XOffset("arm:N", scale=alt.Scale(domain=list(arms)))] if beside else []
+    layers = []
+    if any(row["paper"] is not None for row in rows):
+        over = inline(rows).encode(x=_x(figure, rows)) if figure["kind"] == "bars" else base  # a bar hides its colour
+        diamonds = over.transform_filter("isValid(datum.paper)").encode(*offset, y=alt.Y("paper:Q"))
+        layers.append(diamonds.mark_point(shape="diamond", size=110, strokeWidth=1.8, style="edge"))
+    if any(row["dead"] for row in rows):
+        crosses = base.transform_filter("datum.dead > 0").mark_text(dy=-12, fontWeight="bold")
+        count = alt.Text("label:N")
+        layers.append(crosses.transform_calculate(label="'✕' + datum.dead").encode(*offset, text=count))
+    return layers
 
 
 def _x(figure: Figure, rows: Sequence[Point]) -> alt.X:

@@ -9,6 +9,8 @@ from widemargin.report.schema import Amount, Count
 
 StudyId = Annotated[str, Pattern("[A-Z]{1,3}[0-9]{1,3}", "the name of a study, such as E3")]
 Value: TypeAlias = float | int | str | bool | None
+DeadCounts: TypeAlias = dict[str, list[Count]]
+"""Arm → seeds that ended at guessing, and all."""
 
 
 class StudyClaim(TypedDict):
@@ -21,6 +23,11 @@ class StudyClaim(TypedDict):
     sd: float | None
     verdict: str
     why: str
+    word: NotRequired[str]
+    side: NotRequired[str]
+    quote: NotRequired[str]
+    ours: NotRequired[bool]
+    dead: NotRequired[DeadCounts]
 
 
 class StudyFigure(TypedDict):
@@ -68,6 +75,20 @@ class StudySearch(TypedDict):
     cells: Count
 
 
+class StudyShare(TypedDict):
+    """How many claims there are, ran, and are reproduced or hold in direction."""
+
+    of: Count
+    ran: Count
+    hold: Count
+
+
+class StudyVerdict(TypedDict):
+    """A verdict of an earlier release."""
+
+    verdict: str
+
+
 class StudyEntry(TypedDict):
     """What the scoreboard shows; of a study that was not run there is only this."""
 
@@ -77,6 +98,10 @@ class StudyEntry(TypedDict):
     question: str
     scale: Literal["smoke", "quick", "budget", "paper"] | None
     verdict: str
+    word: NotRequired[str]
+    weakest: NotRequired[str]
+    share: NotRequired[StudyShare]
+    dead: NotRequired[DeadCounts]
     counts: NotRequired[dict[str, Count]]
     claims: list[StudyClaim]
     command: str
@@ -84,7 +109,15 @@ class StudyEntry(TypedDict):
     origins: NotRequired[list[StudyOrigin]]
 
 
-_Spaced = TypedDict("_Spaced", {"scale note": str, "trial minutes": Amount})  # keys that are no names in Python
+_Spaced = TypedDict(  # keys that are no names in Python
+    "_Spaced",
+    {
+        "scale note": str,
+        "trial minutes": Amount,
+        "dead trials": NotRequired[list[dict[str, Value]]],
+        "old verdict": NotRequired[StudyVerdict],
+    },
+)
 
 
 class StudyFile(StudyEntry, _Spaced):
@@ -98,6 +131,7 @@ class StudyFile(StudyEntry, _Spaced):
     figures: list[StudyFigure]
     trials: Count
     rows: list[dict[str, Value]]
+    paper: NotRequired[list[dict[str, Value]]]
 
 
 def check_study(result: Json, name: str) -> None:

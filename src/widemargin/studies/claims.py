@@ -10,6 +10,7 @@ from widemargin.studies.effects import Custom, Effect, Gap, Order, Positive, Val
 from widemargin.studies.rows import Row
 
 Kind = Literal["points", "relative", "order"]
+Side = Literal["both", "at least", "at most"]
 Number = float | int
 ALL: Where = {}
 BySeed = Callable[[Sequence[Row]], Sequence[float]]
@@ -25,7 +26,13 @@ class Claim:
         effect: how to compute it: `Value`, `Gap`, `Ratio`, `Order` or `Custom` (see `effects`).
         reported: the paper's number, None for an order.
         relative: the number is not a fraction. By default metrics are fractions, and are compared in points (percent).
-        tolerance: by default 1 point, or 10 % of the reported number; give the paper's ± where it has one.
+        tolerance: by default 1 point (for an accuracy at most half of the error rate, and at least 0.1), or 10 % of
+            the reported number; give the paper's ± where it has one.
+        side: "at least" and "at most" are for a number that only bounds ours.
+        one_draw: the paper's number is of one run, as far as it says: it has a spread of its own. Give False where it
+            is a mean over runs, a range or a theorem.
+        quote: the sentence of the paper that the claim rests on.
+        ours: a comparison of ours, which the paper does not make: shown, but no part of the study's verdict.
     """
 
     text: str
@@ -33,6 +40,10 @@ class Claim:
     reported: float | int | None = None
     relative: bool = False
     tolerance: float | int | None = None
+    side: Side = "both"
+    one_draw: bool = True
+    quote: str = ""
+    ours: bool = False
 
     def __post_init__(self) -> None:
         if (self.reported is None) != self.effect.is_order:
@@ -54,7 +65,10 @@ class Claim:
         """The tolerance, where there is a number."""
         if self.tolerance is not None or self.reported is None:
             return self.tolerance
-        return 1.0 if self.kind == "points" else 0.1 * abs(self.reported)
+        if self.kind == "relative":
+            return 0.1 * abs(self.reported)
+        share = self.effect.null is None and 50 < self.reported <= 100
+        return min(1.0, max(0.1, (100 - self.reported) / 2)) if share else 1.0
 
 
 class Judged(TypedDict, total=False):
@@ -62,6 +76,10 @@ class Judged(TypedDict, total=False):
 
     relative: bool
     tolerance: Number | None
+    side: Side
+    one_draw: bool
+    quote: str
+    ours: bool
 
 
 def value(
@@ -86,9 +104,18 @@ def gap(
     return Claim(text=text, effect=effect, reported=reported, **judged)
 
 
-def order(text: str, *arms: str, metric: str = "accuracy", where: Where = ALL, share: bool = True) -> Claim:
+def order(
+    text: str,
+    *arms: str,
+    metric: str = "accuracy",
+    where: Where = ALL,
+    share: bool = True,
+    slack: Number = 0.0,
+    quote: str = "",
+) -> Claim:
     """The metric of each arm is above that of the next one, see `effects.Order`."""
-    return Claim(text=text, effect=Order(metric=metric, ordered=arms, where=where, share=share))
+    effect = Order(metric=metric, ordered=arms, where=where, share=share, slack=float(slack))
+    return Claim(text=text, effect=effect, quote=quote)
 
 
 def custom(
@@ -98,6 +125,6 @@ def custom(
     return Claim(text=text, effect=Custom(function=function, baseline=baseline), reported=reported, **judged)
 
 
-def positive(text: str, function: BySeed, name: str) -> Claim:
+def positive(text: str, function: BySeed, name: str, quote: str = "") -> Claim:
     """`function(rows)` is positive; the paper shows it only in a figure."""
-    return Claim(text=text, effect=Positive(function=function, name=name))
+    return Claim(text=text, effect=Positive(function=function, name=name), quote=quote)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -50,6 +50,9 @@ class Effect(abc.ABC):
     is_order: bool = False
     null: float | None = None
     """The number without an effect: the direction of an effect is its side of this."""
+
+    slack: float = 0.0
+    """By how much an order may be missed: 0 where it says "above", more where it says "not below"."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -139,13 +142,15 @@ class Ratio(_Comparison):
 class Order(Effect):
     """Each of `ordered` is above the next one, under every condition that `where` leaves.
 
-    `share`: the metric is a share, and its gaps are in points.
+    `share`: the metric is a share, and its gaps are in points. `slack`: each is above the next one less this much, for
+    "at least as good"; in the units of the gaps.
     """
 
     metric: str
     ordered: tuple[str, ...]
     where: Where = field(default_factory=dict)
     share: bool = True
+    slack: float = 0.0
     is_order = True
     null = 0.0
 
@@ -156,20 +161,21 @@ class Order(Effect):
 
     def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
         """The mean gap over seeds; `parts` has the gap of every neighbouring pair under every condition."""
-        parts, overall = [], []
+        parts: list[tuple[str, MeasuredEffect]] = []
+        by_seed: dict[int, dict[tuple[str, str, Cell], float]] = {}
         for upper, lower in zip(self.ordered, self.ordered[1:]):
             above, below = (_by_seed(rows, self.metric, arm, self.where) for arm in (upper, lower))
-            gaps = [_differences(above[seed], below[seed]) for seed in sorted(above.keys() & below.keys())]
-            cells = list(dict.fromkeys(cell for of_seed in gaps for cell in of_seed))
+            gaps = {seed: _differences(above[seed], below[seed]) for seed in sorted(above.keys() & below.keys())}
+            cells = list(dict.fromkeys(cell for of_seed in gaps.values() for cell in of_seed))
             if not cells:
                 return None
             for cell in cells:
                 at = ", ".join(f"{key} {value}" for key, value in cell)
-                values = [of_seed[cell] for of_seed in gaps if cell in of_seed]
+                values = [of_seed[cell] for of_seed in gaps.values() if cell in of_seed]
                 parts.append((f"{upper} − {lower}{at and f' at {at}'}", MeasuredEffect.of(values, factor)))
-            overall.append([statistics.fmean(of_seed.values()) for of_seed in gaps])
-        total = MeasuredEffect.of([statistics.fmean(values) for values in zip(*overall)], factor)
-        return replace(total, parts=tuple(parts))
+            for seed, of_seed in gaps.items():
+                by_seed.setdefault(seed, {}).update({(upper, lower, cell): gap for cell, gap in of_seed.items()})
+        return replace(MeasuredEffect.of(_means(by_seed, len(parts)), factor), parts=tuple(parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +226,12 @@ def _by_seed(rows: Sequence[Row], metric: str, arm: str, where: Where) -> dict[i
     for row in select(rows, metric, arm, where):
         seeds.setdefault(row["seed"], {})[_axes(row, where)] = float(row[metric])
     return seeds
+
+
+def _means(by_seed: Mapping[int, Mapping[Any, float]], count: int) -> list[float]:
+    """The mean gap of every seed that has all of them; of every seed, where fewer than two have."""
+    whole = [statistics.fmean(gaps.values()) for gaps in by_seed.values() if len(gaps) == count]
+    return whole if len(whole) > 1 else [statistics.fmean(gaps.values()) for gaps in by_seed.values() if gaps]
 
 
 def _differences(above: dict[Cell, float], below: dict[Cell, float]) -> dict[Cell, float]:

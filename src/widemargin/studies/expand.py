@@ -42,6 +42,11 @@ class StudyPlan:
         """The scale itself."""
         return self.study.scales[self.name]
 
+    @property
+    def final_seeds(self) -> range:
+        """The seeds of the final trials."""
+        return range(self.scale.first_seed, self.scale.first_seed + self.seeds)
+
     def cases(self) -> list[Case]:
         """All arms under all conditions that this scale runs, condition by condition."""
         arms = [arm for arm in self.study.arms if self.scale.arms is None or arm.name in self.scale.arms]
@@ -79,7 +84,7 @@ class StudyPlan:
     def final(self, case: Case, chosen: Mapping[str, Settings]) -> list[Trial]:
         """The final trials of `case`, given the chosen cell of every case by its name."""
         settings = _resolved(self.settings(case, chosen[case.name]), lambda arm: self._of_arm(arm, case, chosen))
-        return [self._trial("final", case, settings, seed) for seed in range(self.seeds)]
+        return [self._trial("final", case, settings, seed) for seed in self.final_seeds]
 
     def settings(self, case: Case, cell: Settings) -> SettingsDict:
         """The settings of a trial, see `schema`."""

@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 from widemargin._io.files import write_json
 from widemargin._io.typed_json import read_json
 from widemargin.report.study_schema import check_study
-from widemargin.studies import verdict
+from widemargin.studies import dead_seeds, verdict
+from widemargin.studies.effects import Value
 from widemargin.studies.expand import StudyPlan
-from widemargin.studies.rows import AXES, flatten
-from widemargin.studies.schema import SCALES, Study
+from widemargin.studies.rows import AXES, Row, flatten
+from widemargin.studies.schema import SCALES, ScaleName, Study
 from widemargin.studies.settings import Settings, plain
 from widemargin.studies.trial import Trial
 
@@ -35,18 +36,13 @@ def of(
     """All that `results/<ID>.json` holds; `records` are those of the trials that it rests on."""
     study, scale = plan.study, plan.scale
     flat = [row for arm, trial, measured in rows for row in flatten(arm, trial.seed, trial.condition, measured)]
-    judged = [(claim, claim.effect.of(flat, claim.factor)) for claim in study.claims]
-    verdicts = [verdict.judge(claim, measured) for claim, measured in judged]
-    word = verdict.overall(verdicts)
     origins = {json.dumps(record["origin"], sort_keys=True): record["origin"] for record in records}
     return {
         **_names(study),
         "scale": plan.name,
         "complete": complete,
-        "verdict": f"reproduced at {plan.name}" if word == "reproduced" and plan.name != "paper" else word,
-        "counts": dict(Counter(one.at(plan.name) for one in verdicts)),
-        "claims": [verdict.describe(claim, measured, plan.name) for claim, measured in judged],
-        "seeds": list(range(plan.seeds)),
+        **judged(study, flat, plan.name),
+        "seeds": list(plan.final_seeds),
         "search": {
             "cells": scale.cells,
             "seeds": scale.search_seeds if scale.cells > 1 else 0,
@@ -59,8 +55,8 @@ def of(
             {"name": arm.name, "ours": arm.ours} for arm in study.arms if scale.arms is None or arm.name in scale.arms
         ],
         "axes": list(study.axes),
-        "figures": [dataclasses.asdict(figure) for figure in study.figures],
-        "deviations": list(study.deviations),
+        "curves": _curves(flat),
+        **_shown(study),
         "scale note": scale.note,
         "declared minutes": scale.minutes,
         "trials": len(records),
@@ -69,6 +65,56 @@ def of(
         "command": f"widemargin study run {study.id} --scale {plan.name}",
         "rows": [{key: value for key, value in row.items() if key != AXES} for row in flat],
     }
+
+
+def judged(study: Study, rows: Sequence[Row], scale: ScaleName) -> Result:
+    """The claims with their verdicts, the study's, and the counts: `of` all claims, how many `ran` and `hold`.
+
+    `rows` name their axes, as `rows.flatten` makes them. Comparisons of ours are in no count.
+    """
+    axes = tuple(study.axes)
+    living, dead = dead_seeds.split(rows, study.classes, axes)
+    claims: list[Row] = []
+    verdicts: list[verdict.Verdict] = []
+    for claim in study.claims:
+        measured = claim.effect.of(living, claim.factor)
+        where = getattr(claim.effect, "where", {})
+        died = dead_seeds.counts(rows, dead, axes, claim.effect.arms, where)
+        claims.append(verdict.describe(claim, measured, scale, died))
+        if not claim.ours:
+            verdicts.append(verdict.judge(claim, measured, died))
+    words = Counter(one.word for one in verdicts)
+    ran = len(verdicts) - words["not run"]
+    partly = ", partly run" if 0 < ran < len(verdicts) else ""
+    word = verdict.overall(verdicts)
+    return {
+        "verdict": f"{verdict.at_scale(word, scale)}{partly}",
+        "word": word,
+        "weakest": verdict.weakest(verdicts),
+        "share": {"of": len(verdicts), "ran": ran, "hold": words["reproduced"] + words["direction holds"]},
+        "counts": dict(Counter(one.at(scale) for one in verdicts)),
+        "dead": {arm: list(both) for arm, both in dead_seeds.counts(rows, dead, axes, (), {}).items()},
+        "dead trials": [
+            {"arm": arm, "seed": seed, **dict(condition)} for arm, seed, condition in sorted(dead, key=str)
+        ],
+        "claims": claims,
+    }
+
+
+def rejudge(study: Study, stored: Settings) -> Result:
+    """A stored result with the verdicts, claims and figures of today's declaration; its rows are untouched.
+
+    The verdicts that the file had under the first rules are kept under `"old verdict"`.
+    """
+    old = stored.get("old verdict") or {
+        "verdict": stored["verdict"],
+        "counts": stored["counts"],
+        "claims": [{key: claim[key] for key in ("text", "verdict")} for claim in stored["claims"]],
+    }
+    rows = dead_seeds.with_axes(stored["rows"], stored["axes"], stored.get("curves", {}))
+    fresh = {**_names(study), **judged(study, rows, stored["scale"]), **_shown(study), "old verdict": old}
+    changed = {**stored, **fresh}
+    return {key: changed[key] for key in (*(key for key in changed if key != "rows"), "rows")}
 
 
 def write(result: Settings, folder: Path = Path("results")) -> Path | None:
@@ -95,16 +141,40 @@ def not_run(study: Study) -> Result:
     return {
         **_names(study),
         "scale": None,
-        "verdict": "not run",
-        "counts": {"not run": len(study.claims)},
-        "claims": [verdict.describe(claim, None, "paper") for claim in study.claims],
-        "deviations": list(study.deviations),
+        **judged(study, [], "paper"),
+        **_shown(study),
         "command": f"widemargin study run {study.id} --scale budget",
     }
 
 
 def _names(study: Study) -> Result:
     return {"study": study.id, "source": study.source, "title": study.title, "question": study.question}
+
+
+def _shown(study: Study) -> Result:
+    """What a page shows of the declaration: figures, the paper's numbers, deviations."""
+    return {
+        "figures": [dataclasses.asdict(figure) for figure in study.figures],
+        "paper": plain(list(reported(study))),
+        "deviations": list(study.deviations),
+    }
+
+
+def reported(study: Study) -> list[Row]:
+    """The numbers that the paper prints, as rows: those of the claims, and `study.paper`."""
+    rows = []
+    for claim in study.claims:
+        effect = claim.effect
+        if isinstance(effect, Value) and not claim.ours and claim.side == "both" and claim.reported is not None:
+            at = {key: value for key, value in effect.where.items() if not isinstance(value, (tuple, list))}
+            if len(at) == len(effect.where):
+                rows.append({"arm": effect.arm, **at, effect.metric: claim.reported / claim.factor})
+    return [*rows, *(dict(row) for row in study.paper)]
+
+
+def _curves(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Curve → the axes of its points."""
+    return {row["curve"]: list(row[AXES][row[AXES].index("curve") + 1 :]) for row in rows if "curve" in row}
 
 
 def _rank(result: Settings) -> tuple[bool, int]:

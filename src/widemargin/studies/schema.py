@@ -90,6 +90,7 @@ class Scale:
         of_arms: arm's name → settings over those of that arm alone.
         of_values: axis → value → settings over those that the value sets: small data in the place of CIFAR-10, say.
         seeds: final trials for each arm and condition.
+        first_seed: the first of them: fresh ones where the settings were settled on the first.
         cells: search cells for every arm that has a search, the same number for each: the same budget. 1: no search,
             the first values are taken.
         search_seeds: trials for each cell; the mean decides.
@@ -104,6 +105,7 @@ class Scale:
     of_arms: Mapping[str, Settings] = field(default_factory=dict)
     of_values: Mapping[str, Mapping[Any, Settings]] = field(default_factory=dict)
     seeds: int = 3
+    first_seed: int = 0
     cells: int = 1
     search_seeds: int = 1
     search_at: Condition | None = None
@@ -193,6 +195,9 @@ class Study:
         conditions: combinations of values of the axes, by default all.
         choose_by: the metric of the search rows by which a cell is chosen.
         smallest: choose the smallest one, not the largest.
+        classes: of the data; a training whose validation accuracy is that of guessing is a dead seed.
+        paper: numbers that the paper prints, as rows (arm, condition, metrics), beside those of the claims: its figure
+            is redrawn from them, and the claims must hold on them.
         deviations: where we do not follow the paper's protocol, a sentence each.
     """
 
@@ -211,6 +216,8 @@ class Study:
     deviations: tuple[str, ...] = ()
     choose_by: str = "validation"
     smallest: bool = False
+    classes: int = 10
+    paper: tuple[Settings, ...] = ()
 
     def __post_init__(self) -> None:
         check_plain(f"settings of {self.id}", self.settings)

@@ -1,124 +1,217 @@
 """Verdicts: the names of the outcomes when a paper's number is compared with ours.
 
-With e the measured effect, s its standard error, r the reported number and t the tolerance, and with r₀ the number that
-would mean "no effect" (0 for a gap, 1 for a ratio; a bare value has none):
+With e the measured effect, s its standard error over n living seeds, h = t·s half of its 95 % interval (t is Student's
+quantile), r the reported number, d its tolerance, and r₀ the number that would mean "no effect" (0 for a gap, 1 for a
+ratio; a bare value has none). A paper's number that is one run has a spread of its own: w is half of the prediction
+interval, t·sd·√(1 + 1/n), and h where the paper's number is a mean.
 
 - *not run*: rows are missing.
-- *reproduced*: |e − r| ≤ t, and e lies on r's side of r₀ by more than 2s. Where the reported effect is itself no
-  larger than t it need not stand out: then e must only not lie on the other side by more than 2s. Also where
-  |e − r| ≤ 2s and e stands out: a difference from the paper that our own spread explains.
-  A bare value may use that only where s ≤ t, else a large spread would explain everything.
-- *direction holds*: e is on r's side of r₀ by more than 2s, but of another size.
-- *not reproduced*: all else; `why` says whether the sign differs or the effect does not stand out from the spread.
+- *reproduced*: |e − r| ≤ d and s ≤ d, or |e − r| ≤ w and h ≤ d; and e lies on r's side of r₀ by more than h. Where the
+  reported effect is itself no larger than d it need not stand out: then e must only not lie on the other side by more
+  than h.
+- *direction holds*: e is on r's side of r₀ by more than h, but of another size.
+- *contradicted*: e is on the other side by more than h, or |e − r| > d + w.
+- *inconclusive*: all else. `why` says how many seeds of this spread would tell.
 
-An order has no number: it is reproduced where every gap stands out by more than 2s; its direction holds where the mean
-gap does and no single gap contradicts by more than 2s.
+An order has no number: it is reproduced where every gap is positive by Holm's procedure; contradicted where one of
+them, or their mean, is negative; its direction holds where the mean gap is positive. An order with a slack, "not
+below", may be missed by that much. One seed decides nothing, two decide nothing that needs their spread (h and w are
+infinite). Dead seeds are left out and counted; where more than half of an arm's died, nothing is decided.
 
-One seed has no standard error. Then the sign of e stands for "stands out", `why` says so, and nothing is called
-reproduced that is outside the tolerance.
-
-Only paper scale says `reproduced`; the others say at which scale: `reproduced at budget`.
+A study is *reproduced* where at least four in five of its claims that ran are and none is contradicted; its *direction
+holds* where two in three are reproduced or hold in direction; it is *contradicted* where one in three is; else it is
+*inconclusive*. Only paper scale says `reproduced`; the others say at which scale: `reproduced at budget`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from widemargin.studies import intervals
 from widemargin.studies.claims import Claim
 from widemargin.studies.effects import MeasuredEffect
 from widemargin.studies.rows import Row
 from widemargin.studies.schema import ScaleName
 
-Word = Literal["reproduced", "direction holds", "not reproduced", "not run"]
-STRENGTH: tuple[Word, ...] = ("reproduced", "direction holds", "not reproduced", "not run")
+Word = Literal["reproduced", "direction holds", "inconclusive", "contradicted", "not run"]
+STRENGTH: tuple[Word, ...] = ("reproduced", "direction holds", "inconclusive", "contradicted", "not run")
 """From the strongest to the weakest."""
+
+MOST, HOLDS, AGAINST = 0.8, 2 / 3, 1 / 3
+"""The shares of claims that make a study reproduced, its direction hold, or the study contradicted."""
+
+MANY_SEEDS = 100
+"""More seeds than this are not asked for."""
+
+Dead = Mapping[str, tuple[int, int]]
+"""Arm → dead seeds and all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The word without its scale, and a reason in words."""
+    """The word without its scale, and a reason in words; `smallest` is the effect that could have been seen."""
 
     word: Word
     why: str
+    smallest: float | None = None
 
     def at(self, scale: ScaleName) -> str:
         """The verdict as it is printed."""
-        return f"reproduced at {scale}" if self.word == "reproduced" and scale != "paper" else self.word
+        return at_scale(self.word, scale)
 
 
-def judge(claim: Claim, measured: MeasuredEffect | None) -> Verdict:
-    """The verdict on a claim."""
+def at_scale(word: Word, scale: ScaleName) -> str:
+    """A word as it is printed."""
+    return f"reproduced at {scale}" if word == "reproduced" and scale != "paper" else word
+
+
+def judge(claim: Claim, measured: MeasuredEffect | None, dead: Dead | None = None) -> Verdict:
+    """The verdict on a claim; `dead` are the dead seeds of its arms, which `measured` leaves out."""
+    died = "; ".join(f"{count} of {of} seeds of {arm} died" for arm, (count, of) in (dead or {}).items())
+    if dead and any(2 * count > of for count, of in dead.values()):
+        return Verdict(word="inconclusive", why=died)
     if measured is None:
         return Verdict(word="not run", why="rows are missing")
-    verdict = _order(measured) if claim.reported is None else _number(claim, measured)
-    if measured.error is None:
-        return Verdict(word=verdict.word, why=f"{verdict.why}; one seed, so there is no standard error")
-    return verdict
+    found = _judge(claim, measured)
+    why = f"{found.why}; {_needed(claim, measured)}" if found.word == "inconclusive" else found.why
+    if found.word == "contradicted" and found.smallest is not None:
+        why = f"{why}; an effect of {found.smallest:.2g} would have been seen"
+    return replace(found, why=f"{why}; {died}" if died else why)
 
 
-def overall(verdicts: list[Verdict]) -> str:
-    """One word for a study: that of the weakest of its claims that ran."""
+def overall(verdicts: Sequence[Verdict]) -> Word:
+    """One word for a study, by the shares of its claims that ran."""
+    ran = Counter(verdict.word for verdict in verdicts if verdict.word != "not run")
+    if not ran:
+        return "not run"
+    hold = ran["reproduced"] + ran["direction holds"]
+    if ran["reproduced"] >= MOST * ran.total() and not ran["contradicted"]:
+        return "reproduced"
+    if hold >= HOLDS * ran.total():
+        return "direction holds"
+    return "contradicted" if ran["contradicted"] >= AGAINST * ran.total() else "inconclusive"
+
+
+def weakest(verdicts: Sequence[Verdict]) -> Word:
+    """The word of the weakest claim that ran."""
     ran = [verdict.word for verdict in verdicts if verdict.word != "not run"]
     return max(ran, key=STRENGTH.index) if ran else "not run"
 
 
-def describe(claim: Claim, measured: MeasuredEffect | None, scale: ScaleName) -> Row:
+def describe(claim: Claim, measured: MeasuredEffect | None, scale: ScaleName, dead: Dead | None = None) -> Row:
     """A claim with the paper's number, ours and the verdict, as plain values."""
-    verdict = judge(claim, measured)
+    verdict = judge(claim, measured, dead)
     described: Row = {
         "text": claim.text,
         "kind": claim.kind,
         "reported": claim.reported,
         "tolerance": claim.allowed,
+        "side": claim.side,
+        "slack": claim.effect.slack,
+        "quote": claim.quote,
+        "ours": claim.ours,
         "measured": None if measured is None else measured.mean,
         "sd": None if measured is None else measured.sd,
         "se": None if measured is None else measured.error,
         "seeds": 0 if measured is None else measured.seeds,
+        "dead": {arm: list(both) for arm, both in (dead or {}).items()},
         "verdict": verdict.at(scale),
         "word": verdict.word,
         "why": verdict.why,
+        "smallest": verdict.smallest,
     }
     if measured is not None and measured.parts:
         described["gaps"] = [{"of": name, "mean": part.mean, "se": part.error} for name, part in measured.parts]
     return described
 
 
+def _judge(claim: Claim, measured: MeasuredEffect) -> Verdict:
+    if measured.error is None:
+        return Verdict(word="inconclusive", why=f"{measured.mean:.4g}, and one seed has no standard error")
+    return _order(claim, measured) if claim.reported is None else _number(claim, measured)
+
+
 def _number(claim: Claim, measured: MeasuredEffect) -> Verdict:
     assert claim.reported is not None
     assert claim.allowed is not None
-    reported, tolerance = float(claim.reported), float(claim.allowed)
-    spread = 2 * (measured.error or 0.0)
-    off = abs(measured.mean - reported)
-    inside = off <= tolerance
-    distance = f"{measured.mean:.4g} is {off:.3g} from the reported {reported:g}, tolerance {tolerance:g}"
-    null = claim.effect.null
-    if null is None and not inside and measured.error is not None and measured.error <= tolerance and off <= spread:
-        return Verdict(word="reproduced", why=f"{distance}, but within two standard errors ({spread:.3g})")
+    assert measured.sd is not None
+    assert measured.error is not None
+    reported, tolerance, null = float(claim.reported), float(claim.allowed), claim.effect.null
+    half = intervals.half_width(measured.error, measured.seeds)
+    width = intervals.prediction(measured.sd, measured.seeds) if claim.one_draw else half
+    off = _off(claim, measured.mean - reported)
+    rounding = 1e-9 * max(1.0, abs(reported))
+    explained = half <= tolerance and tolerance < off <= width
+    known = measured.error <= tolerance + rounding or _beyond(claim, measured.mean - reported) >= half
+    inside = explained or (known and off <= tolerance + rounding)
+    smallest = intervals.smallest_visible(measured.error, measured.seeds)
+    bound = "" if claim.side == "both" else f"{claim.side} "
+    why = f"{measured.mean:.4g}{_spread(half)}, reported {bound}{reported:g} ± {tolerance:g}"
+    if explained:
+        why += f", which a single run may miss by {width:.2g}"
     if null is None or reported == null:
-        return Verdict(word="reproduced" if inside else "not reproduced", why=distance)
-    side = 1.0 if reported > null else -1.0
-    effect = side * (measured.mean - null)  # positive on the paper's side
-    stands_out = effect > spread
-    if inside and (stands_out or (abs(reported - null) <= tolerance and effect >= -spread)):
-        return Verdict(word="reproduced", why=distance)
-    if stands_out and measured.error is not None and off <= spread:
-        return Verdict(word="reproduced", why=f"{distance}, but within two standard errors ({spread:.3g})")
-    if stands_out:
-        return Verdict(word="direction holds", why=distance)
-    why = f"it does not stand out from two standard errors ({spread:.3g})" if effect > 0 else "the sign differs"
-    return Verdict(word="not reproduced", why=f"{distance}; {why}")
+        word: Word = "reproduced" if inside else "contradicted" if off > tolerance + width else "inconclusive"
+        return Verdict(word=word, why=why, smallest=smallest)
+    effect = (measured.mean - null) if reported > null else (null - measured.mean)  # positive on the paper's side
+    small = abs(reported - null) <= tolerance
+    if inside and (effect > half or (small and effect >= -half)):
+        return Verdict(word="reproduced", why=why, smallest=smallest)
+    if effect > half:
+        return Verdict(word="direction holds", why=why, smallest=smallest)
+    if effect < -half:
+        return Verdict(word="contradicted", why=f"{why}; the sign differs", smallest=smallest)
+    word = "contradicted" if off > tolerance + width else "inconclusive"
+    return Verdict(word=word, why=f"{why}; it does not stand out from its spread", smallest=smallest)
 
 
-def _order(measured: MeasuredEffect) -> Verdict:
-    gaps = measured.parts
-    standing = [name for name, gap in gaps if gap.mean > 2 * (gap.error or 0.0)]
-    against = [name for name, gap in gaps if -gap.mean > 2 * (gap.error or 0.0)]
-    count = f"{len(standing)} of {len(gaps)} gaps are positive by more than two standard errors"
-    if len(standing) == len(gaps):
-        return Verdict(word="reproduced", why=count)
-    if against:
-        return Verdict(word="not reproduced", why=f"{count}; reversed: {'; '.join(against)}")
-    if measured.mean > 2 * (measured.error or 0.0):
-        return Verdict(word="direction holds", why=f"{count}, none is reversed, and their mean is positive")
-    return Verdict(word="not reproduced", why=f"{count}, and their mean does not stand out from its spread")
+def _beyond(claim: Claim, difference: float) -> float:
+    """How far ours is on the free side of a bound."""
+    return {"both": -math.inf, "at least": difference, "at most": -difference}[claim.side]
+
+
+def _spread(half: float) -> str:
+    return " of two seeds" if math.isinf(half) else f" ± {half:.2g}"
+
+
+def _off(claim: Claim, difference: float) -> float:
+    """How far ours is from what is reported, on the side that counts."""
+    return (
+        abs(difference) if claim.side == "both" else max(0.0, -difference if claim.side == "at least" else difference)
+    )
+
+
+def _order(claim: Claim, measured: MeasuredEffect) -> Verdict:
+    slack, gaps = claim.effect.slack, measured.parts
+    shown = f", by a slack of {slack:g}" if slack else ""
+
+    def standing(sign: float) -> list[str]:
+        p = [intervals.p_above(sign * (gap.mean + slack), gap.error, gap.seeds) for _, gap in gaps]
+        return [name for (name, _), rejected in zip(gaps, intervals.holm(p), strict=True) if rejected]
+
+    above, below = standing(1.0), standing(-1.0)
+    assert measured.error is not None
+    half = intervals.half_width(measured.error, measured.seeds)
+    mean, smallest = measured.mean + slack, intervals.smallest_visible(measured.error, measured.seeds)
+    why = f"{len(above)} of {len(gaps)} gaps stand out{shown}; mean gap {measured.mean:.3g}{_spread(half)}"
+    if below or mean < -half:
+        errors = [intervals.smallest_visible(gap.error, gap.seeds) for name, gap in gaps if name in below]
+        worst = max((error for error in errors if error is not None), default=smallest)
+        return Verdict(word="contradicted", why=f"{why}; reversed: {'; '.join(below) or 'the mean'}", smallest=worst)
+    if len(above) == len(gaps):
+        return Verdict(word="reproduced", why=why, smallest=smallest)
+    return Verdict(word="direction holds" if mean > half else "inconclusive", why=why, smallest=smallest)
+
+
+def _needed(claim: Claim, measured: MeasuredEffect) -> str:
+    """How many seeds would tell, if their mean and spread were the same."""
+    if measured.sd is None:
+        return "at least three would tell more"
+    for count in range(measured.seeds + 1, MANY_SEEDS + 1):
+        parts = tuple((name, replace(gap, seeds=count)) for name, gap in measured.parts)
+        if _judge(claim, replace(measured, seeds=count, parts=parts)).word != "inconclusive":
+            return f"{count} seeds of this mean and spread would tell"
+    return "more seeds of this mean and spread would not tell"

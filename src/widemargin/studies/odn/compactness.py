@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-
-from widemargin.studies.claims import Claim, value
+from widemargin.studies.claims import Claim
 from widemargin.studies.odn import data, losses
 from widemargin.studies.schema import Figure, Scales, bars, effort, named, scales, scatter
 from widemargin.studies.settings import Settings, overlay
@@ -25,21 +23,28 @@ _REPORTED = {
 }
 
 
+Q_COMPACT = (
+    "By comparing the ratio of the intra-class variance to the inter-class variance in Table 2 and Table 3, we can "
+    "know that our optimal margin distribution loss always attain the most compact distribution in these four loss "
+    "functions."
+)
+
+
 def _measure(count: int | None, shown: int) -> Settings:
     return {"measure": [{"kind": "embedding", "of": ("train", "test"), "count": count, "shown": shown}]}
 
 
 def _most_compact(name: str, part: str) -> tuple[Claim, ...]:
     text = f"{name}, {part}: classes more compact with ODN than with {{}}"
-    return losses.above_each(text, metric=f"between/within {part}", where={"set": name}, share=False)
+    return losses.above_each(text, metric=f"between/within {part}", where={"set": name}, share=False, quote=Q_COMPACT)
 
 
-def _numbers(name: str, part: str) -> tuple[Claim, ...]:
-    text = "variance between classes over variance within them"
-    number = functools.partial(value, metric=f"between/within {part}", where={"set": name}, relative=True)
+def _numbers() -> tuple[Settings, ...]:
+    """Tables 2 and 3, as rows."""
     return tuple(
-        number(f"{name}, {part}, {arm}: {text}", arm, reported)
-        for arm, reported in zip(losses.PAPER, _REPORTED[name, part], strict=True)
+        {"arm": arm, "set": name, f"between/within {part}": ratio}
+        for (name, part), ratios in _REPORTED.items()
+        for arm, ratio in zip(losses.PAPER, ratios, strict=True)
     )
 
 
@@ -92,11 +97,17 @@ O6 = losses.study(
     **named("O6", "odn, Tables 2 and 3", "Variance between and within classes"),
     question="How large is the variance between classes over that within them, in the plane of t-SNE?",
     axes={"set": SETS},
-    claims=tuple(claim for form in (_numbers, _most_compact) for key in _REPORTED for claim in form(*key)),
+    claims=tuple(claim for key in _REPORTED for claim in _most_compact(*key)),
+    paper=_numbers(),
     figures=tuple(
         bars("set", f"between/within {part}", TITLE.format(part), "data", "between / within")
         for part in ("train", "test")
     ),
     scales=_scales(seeds=3, shown=0),
-    deviations=(TSNE, SWAPPED),
+    deviations=(
+        TSNE,
+        SWAPPED,
+        "Orders are judged and not the ratios themselves, which depend on the scale of t-SNE's clusters: the paper's "
+        "are shown beside ours.",
+    ),
 )
