@@ -71,10 +71,29 @@ def test_a_larger_scale_is_not_replaced_by_a_smaller_one(run: Run, counting: Cou
 def test_verdicts_count(run: Run, counting: Counting) -> None:
     Path("results").mkdir()
     assert "1 not run" in run("study", "verdicts").out
-    run("study", "run", "all", "--scale", "budget", "--device", "cpu", "--seeds", "2")
+    run("study", "run", "all", "--scale", "budget", "--device", "cpu", "--seeds", "4")
     answer = run("study", "verdicts")
-    assert "1 direction holds" in answer.out
-    assert {trial.seed for trial in counting.ran if trial.stage == "final"} == {0, 1}
+    assert "Studies: 1 direction holds" in answer.out
+    assert "Claims: 1 direction holds" in answer.out
+    assert {trial.seed for trial in counting.ran if trial.stage == "final"} == {0, 1, 2, 3}
+
+
+def test_stored_rows_are_judged_again_and_the_first_verdict_is_kept(run: Run, counting: Counting) -> None:
+    run("study", "run", "E3", "--scale", "budget", "--device", "cpu")
+    path, done = Path("results/E3.json"), len(counting.ran)
+    written = json.loads(path.read_text())
+    old = {key: value for key, value in written.items() if key not in ("word", "weakest", "share", "dead", "paper")}
+    path.write_text(json.dumps({**old, "verdict": "not reproduced", "counts": {"not reproduced": 1}}))
+    assert "1 direction holds" in run("study", "verdicts").out  # a file of an earlier release is judged as it is read
+    answer = run("study", "judge", "all")
+    assert answer.code == 0, answer.err
+    assert "not reproduced" in answer.out
+    found = json.loads(path.read_text())
+    assert found["old verdict"]["verdict"] == "not reproduced"
+    assert {**found, "old verdict": None} == {**written, "old verdict": None}
+    assert run("study", "judge", "E3").code == 0
+    assert json.loads(path.read_text()) == found  # the first verdict stays
+    assert len(counting.ran) == done
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,13 @@ CLAIM: dict[str, Any] = {
     "sd": 0.5,
     "se": 0.35,
     "seeds": 2,
-    "verdict": "not reproduced",
-    "word": "not reproduced",
+    "verdict": "contradicted",
+    "word": "contradicted",
     "why": "the sign differs",
+    "quote": "Ours is better by 2.5%.",
+    "dead": {"plain": [1, 4]},
 }
+GOOD = {"verdict": "reproduced at budget", "word": "reproduced"}
 RESULT: dict[str, Any] = {
     "study": "E3",
     "source": "elsayed, Fig. 2",
@@ -57,9 +60,20 @@ RESULT: dict[str, Any] = {
     "question": "Does it help?",
     "scale": "budget",
     "complete": True,
-    "verdict": "not reproduced",
-    "counts": {"not reproduced": 1, "reproduced at budget": 1},
-    "claims": [CLAIM, {**CLAIM, "reported": None, "tolerance": None, "sd": None, "verdict": "reproduced at budget"}],
+    "verdict": "contradicted, partly run",
+    "word": "contradicted",
+    "weakest": "contradicted",
+    "share": {"of": 3, "ran": 2, "hold": 1},
+    "dead": {"plain": [1, 4]},
+    "dead trials": [{"arm": "plain", "seed": 1, "flips": 0.8}],
+    "old verdict": {"verdict": "not reproduced"},
+    "counts": {"contradicted": 1, "reproduced at budget": 1},
+    "claims": [
+        CLAIM,
+        {**CLAIM, "reported": None, "tolerance": None, "sd": None} | GOOD,
+        {**CLAIM, "ours": True} | GOOD,
+    ],
+    "paper": [{"arm": "plain", "flips": 0.8, "accuracy": 0.7}, {"arm": "ours", "flips": 0.4, "accuracy": 0.8}],
     "seeds": [0, 1],
     "search": {"cells": 2},
     "chosen": {"plain at flips 0.0": {"optimizer.lr": 0.1}, "ours at flips 0.0": {}},
@@ -78,7 +92,9 @@ NOT_RUN = {k: RESULT[k] for k in ("source", "question", "command")} | {
     "title": "Few samples",
     "scale": None,
     "verdict": "not run",
-    "claims": [{**CLAIM, "measured": None, "sd": None, "verdict": "not run"}],
+    "word": "not run",
+    "share": {"of": 1, "ran": 0, "hold": 0},
+    "claims": [{**CLAIM, "measured": None, "sd": None, "verdict": "not run", "word": "not run"}],
 }
 
 
@@ -86,10 +102,14 @@ def test_a_figure_shows_means_and_deviations_of_the_plain_rows() -> None:
     found = study_charts.points(RESULT, FIGURE)
     assert [(point["arm"], point["x"], point["seeds"]) for point in found] == [
         ("plain", 0.0, 2),
-        ("plain", 0.8, 2),
+        ("plain", 0.8, 1),  # the other one died
         ("ours", 0.0, 2),
         ("ours", 0.8, 2),
+        ("ours", 0.4, 0),  # the paper's alone
     ]
+    assert [(point["dead"], point["paper"]) for point in found] == [(0, None), (1, 0.7), (0, None), (0, None), (0, 0.8)]
+    assert found[1]["mean"] == pytest.approx(0.74)
+    assert found[1]["mean of all"] == pytest.approx(0.75)
     assert found[0]["mean"] == pytest.approx(0.91)
     assert found[0]["high"] - found[0]["mean"] == pytest.approx(0.02 / 2**0.5, abs=1e-4)
 
@@ -153,17 +173,37 @@ def test_numbers_and_words_share_an_axis_as_words() -> None:
     assert (encoding["type"], encoding["sort"]) == ("nominal", ["1", "1.25", "inf"])
 
 
+SAID = ("Under the first rules: not reproduced", "Ours is better by 2.5%.", "our comparison", "Diamonds are the paper")
+
+
 def test_the_pages_say_what_is_known(tmp_path: Path) -> None:
     written = studies.write(tmp_path, [RESULT, NOT_RUN])
     assert [path.name for path in written] == ["index.html", "E3.html", "scoreboard.svg"]
     board, page = (path.read_text() for path in written[:2])
-    for said in ("−2.5", "10.0 ± 0.500", "A GPU; 2 CPU cores", "E4 Few samples", 'href="E3.html"', "not run"):
+    for said in (
+        "−2.5",
+        "10.00 ± 0.50",
+        "1 of 2 claims hold",
+        "1 of 4 seeds of plain died",
+        "1 contradicted, 1 not run",
+        "A GPU; 2 CPU cores",
+        "E4 Few samples",
+        'href="E3.html"',
+        "not run",
+    ):
         assert said in board
     assert 'href="E4.html"' not in board
-    for said in (RESULT["command"], "Fewer steps.", "a tenth of the steps", "the sign differs", "optimizer.lr 0.1"):
+    for said in (
+        RESULT["command"],
+        "Fewer steps.",
+        "a tenth of the steps",
+        "the sign differs",
+        "optimizer.lr 0.1",
+        *SAID,
+    ):
         assert said in page
     assert "1 reproduced at budget" in board
-    assert studies.counts([RESULT, NOT_RUN, NOT_RUN]) == {"not reproduced": 1, "not run": 2}
+    assert studies.counts([RESULT, NOT_RUN, NOT_RUN]) == {"contradicted": 1, "not run": 2}
 
 
 def test_words_of_others_are_text_and_nothing_is_loaded(tmp_path: Path) -> None:
@@ -204,3 +244,20 @@ def test_characters_that_no_drawing_can_hold_are_replaced(odd: str, tmp_path: Pa
     (image, _) = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", (tmp_path / "E3.html").read_text())
     drawn = ElementTree.fromstring(base64.b64decode(image))
     assert any("pl\ufffdain" in (text.text or "") for text in drawn.iter())
+
+
+def test_the_readme_has_the_scoreboard_of_the_stored_results() -> None:
+    from widemargin.cli.study import results_in
+
+    root = Path(__file__).parents[2]
+    found = [result for result in results_in(root / "results") if result["study"][0] in "EOSF"]
+    words, claims = studies.counts(found), studies.claim_counts(found)
+    budget = sum(result["verdict"].startswith("reproduced at") for result in found)
+    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"{words['reproduced']} are reproduced ({budget} of them at budget scale), {words['direction holds']} hold in "
+        f"direction, {words['contradicted']} is contradicted, {words['inconclusive']} are inconclusive and "
+        f"{words['not run']} have not run. Of the {sum(claims.values()) - claims['not run']} claims that ran, "
+        f"{claims['reproduced']} are reproduced, {claims['direction holds']} hold in direction, "
+        f"{claims['contradicted']} are contradicted and {claims['inconclusive']} are open"
+    ) in text.replace("are contradicted, ", "is contradicted, ")

@@ -11,7 +11,7 @@ from widemargin.studies import catalog, verdict
 from widemargin.studies.claims import Claim
 from widemargin.studies.effects import Effect, Gap, MeasuredEffect, Order, Value
 from widemargin.studies.result import judged, reported
-from widemargin.studies.rows import flatten
+from widemargin.studies.rows import Row, flatten
 
 GAP = Gap(metric="m", arm="a", against="b")
 VALUE = Value(metric="m", arm="a")
@@ -201,7 +201,7 @@ def _turned(claim: Claim) -> MeasuredEffect:
 @pytest.mark.parametrize("id", catalog.MODULES)
 def test_the_papers_own_numbers_reproduce_and_turned_ones_contradict(id: str) -> None:
     study = catalog.study(id)
-    rows = []
+    rows: list[Row] = []
     for row in reported(study):
         axes = {key: row[key] for key in study.axes if key in row}
         metrics = {
@@ -225,7 +225,7 @@ def test_a_true_table_is_found_reproduced() -> None:
     table = reported(study)
     words = []
     for _ in range(10):
-        rows = []
+        rows: list[Row] = []
         for seed in range(5):
             shared = {(row["samples"], row["layers"]): draw.gauss(0, 0.003) for row in table}
             for row in table:

@@ -92,6 +92,7 @@ def page(result: StudyResult) -> str:
             **claim,
             "paper": paper(claim),
             "measured": ours(claim),
+            "own": claim.get("ours", False),
             "class": _class(claim["verdict"]),
             "died": _dead(claim.get("dead", {})),
             "said": 1 + quotes.index(claim["quote"]) if claim.get("quote") else None,
@@ -114,6 +115,8 @@ def page(result: StudyResult) -> str:
         commits=sorted({str(origin.get("commit")) for origin in result.get("origins", [])}),
         verdict_class=_class(result["verdict"]),
         held=held(result),
+        weakest=result.get("weakest", result["word"]),
+        before=result.get("old verdict", {}).get("verdict"),
         dead=_dead(result.get("dead", {})),
     )
 

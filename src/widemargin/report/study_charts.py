@@ -25,12 +25,18 @@ def points(result: StudyResult, figure: Figure) -> list[Point]:
     `dead` counts the seeds that ended at guessing, `mean of all` has them too, and `paper` is the paper's number.
     """
     dead = [trial for trial in result.get("dead trials", []) if figure["kind"] != "scatter"]
+    printed = {
+        _key(row, figure): float(row[figure["y"]])
+        for _, row in _drawn(result, figure, result.get("paper", []))
+        if figure["kind"] != "scatter" and figure.get("split") in (None, *row)
+    }
     groups: dict[_Key, list[tuple[float, bool]]] = {}
     for number, row in _drawn(result, figure, result["rows"]):
         apart = number if figure["kind"] == "scatter" else None
         died = any(_agrees_with(row, trial) for trial in dead)
         groups.setdefault((*_key(row, figure), apart), []).append((float(row[figure["y"]]), died))
-    printed = {_key(row, figure): float(row[figure["y"]]) for _, row in _drawn(result, figure, result.get("paper", []))}
+    for key in printed:
+        groups.setdefault((*key, None), [])  # a number of the paper that nothing was run for
     found = []
     for (arm, x, part, _), values in groups.items():
         living = [value for value, died in values if not died]
@@ -83,7 +89,7 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
     A figure of a single arm has a colour and a shape for each value of `split`.
     """
     kind, split, title = figure["kind"], figure.get("split"), figure.get("y_title") or figure["y"]
-    rows = [row for row in points(result, figure) if row["mean"] is not None]
+    rows = points(result, figure)
     if kind == "bars" or not all(_is_number(row["x"]) for row in rows):
         rows = [{**row, "x": f"{row['x']:g}" if _is_number(row["x"]) else str(row["x"])} for row in rows]
     arms = [arm for arm in _arms(result, figure) if any(row["arm"] == arm for row in rows)]
@@ -95,7 +101,8 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
     scale = alt.Scale(type="log" if figure.get("log_y") else "linear", zero=kind == "bars")
     y = y_axis("mean", title, percent=figure.get("percent"), scale=scale)
     color = alt.Color(field, title=heading, scale=alt.Scale(domain=names))
-    base = inline(rows).encode(x=_x(figure, rows), y=y, color=color)
+    measured = [row for row in rows if row["mean"] is not None]
+    base = inline(measured).encode(x=_x(figure, rows), y=y, color=color)
     bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     if kind == "bars":
         offset = [] if figure["x"] == "arm" else [alt.XOffset("arm:N", scale=alt.Scale(domain=arms))]
@@ -114,7 +121,7 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
         shape = alt.Shape(field, title=heading, scale=cycled(names))
         layers = [base.mark_point(filled=True, size=35, opacity=0.75).encode(shape)]
     if kind != "scatter":
-        layers += _marks(figure, rows, base, arms)
+        layers += _marks(figure, rows, base.properties(data=alt.InlineData(values=rows)), arms)
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT + 60)
 
 
@@ -128,7 +135,7 @@ def _marks(figure: Figure, rows: Sequence[Point], base: alt.Chart, arms: Sequenc
         diamonds = over.transform_filter("isValid(datum.paper)").encode(*offset, y=alt.Y("paper:Q"))
         layers.append(diamonds.mark_point(shape="diamond", size=110, strokeWidth=1.8, style="edge"))
     if any(row["dead"] for row in rows):
-        crosses = base.transform_filter("datum.dead > 0").mark_text(dy=-12, fontWeight="bold")
+        crosses = base.transform_filter("datum.dead > 0 && isValid(datum.mean)").mark_text(dy=-12, fontWeight="bold")
         count = alt.Text("label:N")
         layers.append(crosses.transform_calculate(label="'✕' + datum.dead").encode(*offset, text=count))
     return layers

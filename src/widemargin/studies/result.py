@@ -111,7 +111,7 @@ def rejudge(study: Study, stored: Settings) -> Result:
         "counts": stored["counts"],
         "claims": [{key: claim[key] for key in ("text", "verdict")} for claim in stored["claims"]],
     }
-    rows = dead_seeds.with_axes(stored["rows"], stored["axes"], stored.get("curves", {}))
+    rows = dead_seeds.with_axes(stored["rows"], stored.get("axes", []), stored.get("curves", {}))
     fresh = {**_names(study), **judged(study, rows, stored["scale"]), **_shown(study), "old verdict": old}
     changed = {**stored, **fresh}
     return {key: changed[key] for key in (*(key for key in changed if key != "rows"), "rows")}

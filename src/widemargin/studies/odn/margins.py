@@ -6,9 +6,8 @@ import functools
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Unpack
 
-from widemargin.studies.claims import BySeed, Claim, Judged, custom, order, value
+from widemargin.studies.claims import BySeed, Claim, custom, order, value
 from widemargin.studies.odn import data, losses
 from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Figure, bars, effort, grid, named, scales
@@ -111,9 +110,9 @@ def _shares(rows: Sequence[Row], holds: Callable[[Row], bool], metric: str) -> l
     return [statistics.fmean(bool(holds(row)) for row in some) for some in by_seed(rows, metric)]
 
 
-def all_networks(text: str, function: BySeed, **more: Unpack[Judged]) -> Claim:
+def all_networks(text: str, function: BySeed, quote: str = "", *, ours: bool = False) -> Claim:
     """A property of all networks."""
-    return custom(f"networks on which {text}", function, 100, tolerance=0, one_draw=False, **more)
+    return custom(f"networks on which {text}", function, 100, tolerance=0, one_draw=False, quote=quote, ours=ours)
 
 
 Q_THETA = (

@@ -6,7 +6,7 @@ import functools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from widemargin.studies.claims import Claim, Judged, custom, value
+from widemargin.studies.claims import Claim, custom, value
 from widemargin.studies.rows import Row, by_seed
 from widemargin.studies.schema import Arm, Figure, Study, axis, bars, effort, named, scales, scatter
 from widemargin.studies.settings import Settings, overlay, sgd
@@ -213,10 +213,8 @@ Q_22 = (
 )
 
 
-def theorem(quote: str) -> Judged:
-    """A statement that is proven, so that it has no spread."""
-    return {"one_draw": False, "quote": quote}
-
+proven = functools.partial(custom, one_draw=False)
+"""A statement that is proven has no spread."""
 
 FIXED = "factor by which (21) grows with each layer, the product of norms fixed"
 RISES = "factor by which (22) grows with each layer, 1 where it falls"
@@ -225,9 +223,9 @@ ABOVE = "networks and covering numbers whose bound (Theorem 1) is above the gene
 
 def _bound_claims(arm: str) -> tuple[Claim, ...]:
     return (
-        custom(f"{arm}: {FIXED}", factor(arm, FIXED_21), 2, 1, relative=True, tolerance=0.001, **theorem(Q_21)),
-        custom(f"{arm}: {FASTER}", grows_faster(arm), 100, tolerance=0, **theorem(Q_22)),
-        custom(f"{arm}: {ABOVE}", holds(arm), 100, tolerance=0, **theorem("Theorems 1 and 4.")),
+        proven(f"{arm}: {FIXED}", factor(arm, FIXED_21), 2, 1, relative=True, tolerance=0.001, quote=Q_21),
+        proven(f"{arm}: {FASTER}", grows_faster(arm), 100, tolerance=0, quote=Q_22),
+        proven(f"{arm}: {ABOVE}", holds(arm), 100, tolerance=0, quote="Theorems 1 and 4."),
         custom(f"{arm}: {RISES}", rises(arm, "log10 (22)"), 1, relative=True, tolerance=0.25, ours=True),
     )
 
