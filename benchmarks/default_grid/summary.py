@@ -62,7 +62,9 @@ def cells(lines: Iterable[dict[str, Any]]) -> list[Cell]:
 def arms_of(table: Iterable[Cell]) -> Table:
     """What the goals ask for, by arm, over the settings where cross-entropy trains."""
     settings = [group for group in _by_setting(table).values() if BASE in group and counts(group[BASE])]
-    return {arm: _row(arm, [group for group in settings if _is_paired(arm, group)]) for arm in ARMS if _has(arm, settings)}
+    return {
+        arm: _row(arm, [group for group in settings if _is_paired(arm, group)]) for arm in ARMS if _has(arm, settings)
+    }
 
 
 def counts(base: Cell) -> bool:
