@@ -172,3 +172,24 @@ def test_bad_arguments_get_one_sentence(
 ) -> None:
     with pytest.raises(error, match=sentence):
         attacks.curve(nn.Linear(2, 2), "toy", epsilons, **settings)
+
+
+def test_an_attack_of_ones_own_needs_no_bounds_and_stays_in_those_of_the_data() -> None:
+    seen: list[Tensor] = []
+
+    def push(model: nn.Module, x: Tensor, y: Tensor, epsilon: float) -> Tensor:
+        return x + epsilon
+
+    class Seeing(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x)
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    x, y = torch.rand(6, 4), torch.arange(6) % 2
+    (row,) = attacks.curve(Seeing(4, 2), (x, y), [0.9], attack=push)
+    torch.testing.assert_close(seen[-1], (x + 0.9).clamp(0, 1))
+    assert (row["attack"], row["box"]) == ("push", "white")
+    attacks.curve(Seeing(4, 2), (x, y), [0.9], attack=push, bounds=None)
+    torch.testing.assert_close(seen[-1], x + 0.9)
+    attacks.curve(Seeing(4, 2), (x, y), [0.1], attack=lambda model, x, y, epsilon, **rest: x * rest["bounds"][1])

@@ -135,3 +135,14 @@ def test_it_is_a_value() -> None:
     assert MarginLoss(penalty=Hinge(gamma=2.0)) == MarginLoss(penalty=Hinge(gamma=2.0))
     assert hash(MarginLoss()) == hash(MarginLoss())
     assert "Hinge(gamma=1.0)" in repr(MarginLoss())
+
+
+def test_batch_norm_in_training_mode_is_coupled_unless_told_otherwise() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2)).train()
+    x, y = torch.randn(12, 3), torch.arange(12) % 2
+    frozen = MarginLoss(statistics="frozen")(model, x, y)
+    torch.testing.assert_close(MarginLoss()(model, x, y), MarginLoss(statistics="coupled")(model, x, y))
+    assert not torch.allclose(MarginLoss()(model, x, y), frozen, rtol=1e-3)
+    with pytest.raises(ValueError, match="statistics is None"), wm.places.watch(model, ("input",)):
+        pass

@@ -349,9 +349,7 @@ def test_settings(untyped: None) -> None:
         exact, by_second_point = both(part)
         assert stacking_of(exact) is not None
         assert stacking_of(by_second_point) is None
-    assert JacobianFrobenius().weight == 0.03
-    with pytest.raises(TypeError, match="weight"):
-        Jacobian()  # type: ignore[call-arg]
+    assert (JacobianFrobenius().weight, Jacobian().weight) == (0.03, 0.1)
     for kind in (MarginLoss, JacobianFrobenius):
         with pytest.raises(ValueError, match="second_order is 'third'"):
             kind(second_order="third")  # type: ignore[arg-type]

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from widemargin.attacks.fgsm_pgd import check_settings, pgd
 from widemargin.attacks.input_range import Bounds, Inputs
 from widemargin.attacks.noise import Seed, global_generator
-from widemargin.checks import check_callable
-from widemargin.losses import CrossEntropy, Loss, Wrapper
+from widemargin.losses import CrossEntropy, Loss, Wrapper, as_loss
 from widemargin.types import Labels
 
 
@@ -44,7 +43,7 @@ class Adversarial(Wrapper):
     bounds: Bounds = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        check_callable("loss", self.loss, "losses.CrossEntropy()")
+        object.__setattr__(self, "loss", as_loss(self.loss))
         check_settings(self.epsilon, self.step, self.steps, self.p, self.bounds)
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Literal, Protocol, TypedDict, runtime_checkable
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from widemargin._io.progress import track
 from widemargin.attacks.fgsm_pgd import fgsm, ifgsm, pgd
-from widemargin.attacks.input_range import Bounds, check_bounds
+from widemargin.attacks.input_range import Bounds, check_bounds, into_bounds
 from widemargin.attacks.noise import as_generator, gaussian
 from widemargin.checks import check_number, check_scores_and_labels
 from widemargin.data import Data, batches, load
@@ -22,10 +23,17 @@ _NAMES = ("fgsm", "ifgsm", "pgd", "gaussian")
 
 @runtime_checkable
 class Attack(Protocol):
-    """A function that moves inputs: `attacks.fgsm`, `functools.partial(attacks.pgd, p=2.0)`, or any other."""
+    """A function that moves inputs: `attacks.fgsm`, `functools.partial(attacks.pgd, p=2.0)`, or any other.
+
+    `bounds`, the range of the data, is passed only where the function takes an argument of that name.
+    """
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, epsilon: float, /, *, bounds: Bounds) -> Tensor:
         """x̂ for inputs x and labels y."""
+
+
+Own: TypeAlias = Callable[[nn.Module, Tensor, Tensor, float], Tensor]
+"""An attack of your own, without `bounds`."""
 
 
 class AttackRow(TypedDict):
@@ -44,7 +52,7 @@ def curve(
     data: object,
     epsilons: Sequence[float | int],
     *,
-    attack: str | Attack = "fgsm",
+    attack: str | Attack | Own = "fgsm",
     source: nn.Module | None = None,
     bounds: Bounds | Literal["data"] = "data",
     seed: int = 0,
@@ -60,7 +68,8 @@ def curve(
         model: the network whose accuracy is measured; both networks run in evaluation mode and are left unchanged.
         data: a name (its test set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset` or a `DataLoader`.
         epsilons: sizes of the attack; the standard deviations for `"gaussian"`. 0 gives the accuracy without attack.
-        attack: `"fgsm"`, `"ifgsm"`, `"pgd"`, `"gaussian"`, or an `Attack` such as `partial(attacks.ifgsm, steps=20)`.
+        attack: `"fgsm"`, `"ifgsm"`, `"pgd"`, `"gaussian"`, an `Attack` such as `partial(attacks.ifgsm, steps=20)`, or
+            a function `(model, x, y, epsilon)` of your own, whose results are clipped to `bounds`.
         source: the network that the inputs are made on, by default `model`.
         bounds: the range of the data; `"data"`: that of a data set by name or a `Data`, (0, 1) for tensors.
         seed: of noise and of random starts, the same for each ε and whatever the batch size.
@@ -94,7 +103,7 @@ def curve(
     ]
 
 
-def _check(epsilons: Sequence[float | int], attack: str | Attack, source: nn.Module | None) -> list[float | int]:
+def _check(epsilons: Sequence[float | int], attack: str | Attack | Own, source: nn.Module | None) -> list[float | int]:
     sizes = list(epsilons)
     if not sizes:
         raise ValueError("epsilons is empty, expected at least one size such as 0.1")
@@ -107,16 +116,35 @@ def _check(epsilons: Sequence[float | int], attack: str | Attack, source: nn.Mod
     return sizes
 
 
-def _drawing(attack: str | Attack, generator: torch.Generator) -> Attack:
+def _drawing(attack: str | Attack | Own, generator: torch.Generator) -> Attack:
     """The attack, by its name where it is given by one, with its random numbers from `generator`."""
     if attack == "gaussian":
         return lambda _, x, __, epsilon, bounds: gaussian(x, epsilon, generator, bounds=bounds)
     if attack == "pgd":
         return functools.partial(pgd, seed=generator)
-    return attack if not isinstance(attack, str) else fgsm if attack == "fgsm" else ifgsm
+    if isinstance(attack, str):
+        return fgsm if attack == "fgsm" else ifgsm
+    return cast("Attack", attack) if _takes_bounds(attack) else _clipped(cast("Own", attack))
 
 
-def _name(attack: str | Attack) -> str:
+def _takes_bounds(attack: Callable[..., object]) -> bool:
+    try:
+        parameters = inspect.signature(attack).parameters
+    except (TypeError, ValueError):  # a builtin
+        return True
+    return "bounds" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+def _clipped(attack: Own) -> Attack:
+    """An attack that does not know the range of the data, clipped to it as the others are."""
+
+    def clipped(model: nn.Module, x: Tensor, y: Tensor, epsilon: float | int, *, bounds: Bounds) -> Tensor:
+        return into_bounds(attack(model, x, y, epsilon), bounds)
+
+    return clipped
+
+
+def _name(attack: str | Attack | Own) -> str:
     if isinstance(attack, str):
         return attack
     if isinstance(attack, functools.partial):

@@ -163,7 +163,7 @@ def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:
     """
     network = unwrap_ddp(model)
     with evaluating(network), torch.inference_mode(False), torch.enable_grad():
-        moved = x.clone().detach().requires_grad_()
+        moved, y = x.clone().detach().requires_grad_(), y.clone()  # neither may be an inference tensor
         (slope,) = torch.autograd.grad(excess(scores_of(network(moved)), y).sum(), moved)
     return slope
 

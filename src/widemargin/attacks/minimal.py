@@ -77,7 +77,7 @@ def minimal(
     check_choice("search", search, ("best", "own", "foolbox"))
     network = unwrap_ddp(model)
     with evaluating(network), torch.inference_mode(False), torch.no_grad():
-        problem = _Problem(network=network, x=x.detach().clone(), y=y, p=p, bounds=bounds)
+        problem = _Problem(network=network, x=x.detach().clone(), y=y.clone(), p=p, bounds=bounds)
         scores = problem.scores(problem.x)
         check_scores_and_labels(scores, y, finite=True)
         others = 1 if is_binary(scores) else scores.shape[1] - 1

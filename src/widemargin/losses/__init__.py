@@ -12,15 +12,19 @@ from widemargin.losses.classification import (
     SoftHinge,
     Target,
 )
+from widemargin.losses.criterion import Criterion, mean
 from widemargin.losses.margin import MarginLoss
 from widemargin.losses.penalties import Band, Hinge, Penalty
 from widemargin.losses.presets import large_margin, odn, odn_hinge
 from widemargin.losses.protocol import Loss, margin_backward
+from widemargin.losses.score_criterion import ScoreCriterion, as_loss
+from widemargin.losses.weighted import Weighted, balanced_weights
 from widemargin.losses.wide_margin import WideMargin
 from widemargin.losses.wrappers import Wrapper
 
 __all__ = [
     "Band",
+    "Criterion",
     "CrossEntropy",
     "GeneralizedCrossEntropy",
     "Hinge",
@@ -28,13 +32,18 @@ __all__ = [
     "MarginLoss",
     "MultiClassHinge",
     "Penalty",
+    "ScoreCriterion",
     "ScoreLoss",
     "SoftHinge",
     "Target",
+    "Weighted",
     "WideMargin",
     "Wrapper",
+    "as_loss",
+    "balanced_weights",
     "large_margin",
     "margin_backward",
+    "mean",
     "odn",
     "odn_hinge",
 ]

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd import forward_mode
+from widemargin._autograd.value_without_grad import value_without_grad
 from widemargin.checks import check_choice, check_count, check_number
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
@@ -70,7 +71,8 @@ class MarginLoss:
         clip: α > 0 caps the penalty of badly misclassified points, which then get no gradient: margins are clipped
             below at γ(1 − α) (elsayed errata 3; its code has 2 by default and 4 for MNIST).
         second_order: keep the denominators in the gradient: True exactly, `"second-point"` by a second forward pass.
-        statistics: gradients at places through BatchNorm in training mode, see `places`.
+        statistics: gradients at places through BatchNorm in training mode: `"coupled"` through the batch statistics, as
+            the papers' codes do, or `"frozen"`, per sample with constant statistics; see `places`.
         stabilize: `"scale-free"`, or None for the printed form.
         epsilon: ε of the printed form.
     """
@@ -115,10 +117,12 @@ class MarginLoss:
         """Populations evaluate margins of all networks at once; probes and second points network by network."""
         return "margins" if self.probes is None and self.second_order != "second-point" else None
 
+    @value_without_grad
     def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, directions: Directions = None) -> PerExample:
         """The loss of every sample of a batch, by one forward pass of `model` and a backward pass per class.
 
         `directions` are those of `probes`, `[probes, batch, ...]` at every place, which replace the random ones.
+        Without gradients (`torch.no_grad`) the value alone.
         """
         scores, at, directions = self.forward(model, x, directions=directions)
         return self.of(scores, y, at=at, directions=directions)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Shaped
@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin import norms, places
+from widemargin._autograd.value_without_grad import value_without_grad
 from widemargin.checks import check_number
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
-from widemargin.losses.protocol import Stacking
+from widemargin.losses.protocol import Stacking, stacking_of
+from widemargin.losses.score_criterion import ScoreCriterion, as_loss
 from widemargin.margins.output import against as against_classes
 from widemargin.margins.output import strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
@@ -52,15 +54,15 @@ class WideMargin:
         share: the part of the batch, evenly spread, whose second term is computed, with a weight of 1/share: unbiased,
             and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share),
             but noisier: for large batches.
-        base: the loss of the scores that is added; `CrossEntropy()` by default.
+        base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
+            `CrossEntropy()` by default.
     """
 
     strength: float = 1.0
     at: tuple[str, ...] | None = None
     p: float = 2.0
     share: float = 1.0
-    base: ScoreLoss = field(default_factory=CrossEntropy)
-    capturable: ClassVar[bool] = True
+    base: ScoreLoss | Callable[[Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
 
     def __post_init__(self) -> None:
         check_number("strength", self.strength, least=0.0)
@@ -70,27 +72,34 @@ class WideMargin:
             if not isinstance(self.at, (tuple, list)) or not self.at:
                 raise TypeError(f"at is {self.at!r}, expected None or a tuple of place names such as ('input',)")
             object.__setattr__(self, "at", tuple(self.at))
-        if not isinstance(self.base, ScoreLoss):
+        base = as_loss(self.base) if callable(self.base) else self.base
+        if not isinstance(base, ScoreLoss):
             raise TypeError(f"base is {self.base!r}, expected a loss of the scores such as CrossEntropy()")
+        object.__setattr__(self, "base", base)
+
+    @property
+    def of_scores(self) -> ScoreLoss:
+        """The base as a loss of the scores."""
+        assert isinstance(self.base, ScoreLoss)
+        return self.base
 
     @property
     def stacking(self) -> Stacking | None:
         """Populations evaluate steps at the input for all networks at once."""
-        return "wide" if self.at in (None, (places.INPUT,)) else None
+        return "wide" if self.at in (None, (places.INPUT,)) and stacking_of(self.base) == "scores" else None
 
+    @property
+    def capturable(self) -> bool:
+        """Whether it may be captured in a CUDA graph: with a criterion of your own as base only if that says so."""
+        return not isinstance(self.base, ScoreCriterion) or self.base.capturable
+
+    @value_without_grad
     def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
         """The loss of every sample of a batch; without gradients (`torch.no_grad`) its value alone."""
-        if torch.is_grad_enabled():
-            return self._values(model, x, y)
-        with torch.inference_mode(False), torch.enable_grad():
-            x, y = (tensor.clone() if tensor.is_inference() else tensor for tensor in (x, y))
-            return self._values(model, x, y).detach()
-
-    def _values(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         at = places.default_places(model, x) if self.at is None else self.at
         passes = TwoPasses(model)
         scores, watched = passes.first(x, at)
-        loss, other = self.base.of(scores, y), strongest_other(scores, y)
+        loss, other = self.of_scores.of(scores, y), strongest_other(scores, y)
         if self.strength == 0:
             return loss
         difference = against(scores, y, other)

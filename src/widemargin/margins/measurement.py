@@ -48,6 +48,12 @@ class Measurement:
         return float((self.predictions == self.labels).double().mean())
 
     @property
+    def balanced_accuracy(self) -> float:
+        """Mean over the classes of the share of their samples that are classified correctly: each class counts once."""
+        right = (self.predictions == self.labels).double()
+        return float(torch.stack([right[self.labels == label].mean() for label in self.labels.unique()]).mean())
+
+    @property
     def valid(self) -> dict[str, Mask]:
         """At every place, the mask of samples with a margin (a gradient that is not zero)."""
         return {name: valid(values) for name, values in self.margins.items()}
@@ -79,6 +85,7 @@ class Measurement:
             "settings": {**self.settings, "p": p if math.isfinite(p) else "inf"},  # JSON has no infinity
             "samples": len(self),
             "accuracy": self.accuracy,
+            "balanced accuracy": self.balanced_accuracy,
             "output margin": Distribution.of(self.output).summary(),
             "distance": {name: d.summary() for name, d in self.statistics.items()},
         }
@@ -97,7 +104,8 @@ class Measurement:
 
     def __repr__(self) -> str:
         lines = [
-            f"{len(self)} samples, accuracy {self.accuracy:.4f}, l_{self.settings['p']:g} distance to the boundary:"
+            f"{len(self)} samples, accuracy {self.accuracy:.4f} (balanced {self.balanced_accuracy:.4f}), "
+            f"l_{self.settings['p']:g} distance to the boundary:"
         ]
         width = max(map(len, self.margins))
         for name, d in self.statistics.items():

@@ -17,6 +17,7 @@ from widemargin._cuda import graphs
 from widemargin._io.progress import ProgressBars
 from widemargin.checks import check_callable, check_choice, check_count, check_number, check_seed
 from widemargin.losses.protocol import Loss
+from widemargin.losses.score_criterion import as_loss
 from widemargin.modules import floating_parameter
 from widemargin.population.batches import samples_of
 from widemargin.population.chunks import Chunk, choose
@@ -133,7 +134,7 @@ def fit(
     plan = PopulationConfig(
         networks=networks,
         data=samples_of(data, count, where, weight.dtype),
-        losses=_each("loss", loss, count, "losses.CrossEntropy()"),
+        losses=_each("loss", _losses(loss), count, "losses.CrossEntropy()"),
         optimizers=stackable(_each("optimizer", optimizer, count, "training.SGD(lr=0.1)")),
         seeds=_each("seeds", seeds, count),
         regularizers=tuple(regularizers),
@@ -186,6 +187,11 @@ def _train_together(
         results = run.train(partial(bars.update, "Steps"))
     bars.update("Networks", members[-1] + 1)
     return results, run.no_cuda_graph or (None if run.was_recorded else "the training is too short for one")
+
+
+def _losses(loss: Loss | Sequence[Loss]) -> Loss | list[Loss]:
+    """Losses, also of criteria `(scores, y)`."""
+    return [as_loss(one) for one in loss] if isinstance(loss, (list, tuple)) else as_loss(loss)
 
 
 def _each(name: str, value: T | Sequence[T], count: int, example: str = "") -> list[T]:

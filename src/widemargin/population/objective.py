@@ -173,7 +173,10 @@ class Objective:
         f = scores.unflatten(0, (len(stack), -1))
 
         def of(loss: WideMargin, rows: Tensor | slice) -> Tensor:
-            return loss.base.of(f[rows].flatten(0, 1), batch.y[rows].flatten()) + loss.strength * terms[rows].flatten()
+            return (
+                loss.of_scores.of(f[rows].flatten(0, 1), batch.y[rows].flatten())
+                + loss.strength * terms[rows].flatten()
+            )
 
         return self._by_group(of)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from widemargin import norms, places
 from widemargin._autograd.convolutions import CheapDoubleBackward
+from widemargin._autograd.value_without_grad import value_without_grad
 from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
 from widemargin.margins import second_point
 from widemargin.margins.distance import check_rows, slopes_at
@@ -51,7 +52,8 @@ class Jacobian:
     the absolute value of the change is minimised, which is bounded below. Batch statistics are those of the first pass.
 
     Args:
-        weight: λ ≥ 0.
+        weight: λ ≥ 0. The default is what searches chose for up to 5,000 images of digits with values in [0, 1]
+            (`results/demo-settings.json`, S2, S3); with 20,000 images and on CIFAR-10 they chose 0.01 to 0.001.
         form: the vectors v of a sample. `"random"`: that of one class, drawn anew in each call (the paper's MLPs);
             `"sum"`: of all classes, added (the paper's CNNs). `"pairwise"`: v_y − v_c for a class c ≠ y drawn anew in
             each call, the direction in which f_y − f_c falls; `"pairwise-sum"`: for all c ≠ y, added. The last two are
@@ -63,7 +65,7 @@ class Jacobian:
         second_order: the weight gradient of the norms, exactly or by second points.
     """
 
-    weight: float
+    weight: float = 0.1
     form: Form = "random"
     at: str = places.INPUT
     normalize: bool = True
@@ -80,6 +82,7 @@ class Jacobian:
         """Populations evaluate exact gradients of all networks at once, and second points network by network."""
         return "jacobian" if self.second_order == "exact" else None
 
+    @value_without_grad
     def __call__(
         self, model: nn.Module, x: Tensor, y: Labels, *, classes: Int[Tensor, " batch"] | None = None
     ) -> PerExample:
@@ -199,6 +202,7 @@ class JacobianFrobenius:
         """Populations evaluate exact gradients of all networks at once, and second points network by network."""
         return "frobenius" if self.second_order == "exact" else None
 
+    @value_without_grad
     def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, directions: Directions | None = None) -> PerExample:
         """The regularizer of every sample of a batch, by a forward pass of its own, see `_watched_pass`.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from widemargin import norms, places
 from widemargin.checks import check_callable, check_count, check_module, check_number, check_seed
 from widemargin.losses.protocol import Loss, norm_of, places_of
+from widemargin.losses.score_criterion import as_loss
 from widemargin.losses.wide_margin import WideMargin
 from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
@@ -39,7 +40,7 @@ def fit(
     model: nn.Module,
     data: object,
     *,
-    loss: Loss = WideMargin(),  # noqa: B008 (all four are frozen values)
+    loss: Loss | Callable[[Tensor, Tensor], Tensor] = WideMargin(),  # noqa: B008 (all four are frozen values)
     epochs: int,
     optimizer: MakesOptimizer = AdamW(),  # noqa: B008
     schedule: Schedule = Constant(),  # noqa: B008
@@ -63,7 +64,8 @@ def fit(
         data: a name (its training set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset`, or a `DataLoader`,
             which keeps its own batches and order. Tensors are indexed on the device.
         loss: `loss(model, x, y)` → one number per sample, called with `index=` too (the samples' positions in the
-            training set) if it has `needs_index`. By default cross-entropy that widens the margins.
+            training set) if it has `needs_index`; or a criterion of the scores such as `F.cross_entropy` and
+            `nn.CrossEntropyLoss(label_smoothing=0.1)`. By default cross-entropy that widens the margins.
         epochs: passes over the data.
         optimizer: `SGD`, `AdamW`, `RMSprop`, `Nero`, `functools.partial(torch.optim.SGD, lr=…)`, or any function of
             parameters that returns a torch optimizer.
@@ -86,7 +88,7 @@ def fit(
     check_count("epochs", epochs)
     check_count("batch_size", batch_size)
     check_seed(seed)
-    check_callable("loss", loss, "losses.CrossEntropy()")
+    loss = as_loss(loss)
     check_callable("optimizer", optimizer, "training.AdamW(lr=1e-3)")
     check_callable("schedule", schedule, "training.Cosine()")
     if gradient_clip is not None:

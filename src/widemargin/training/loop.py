@@ -336,7 +336,7 @@ class FitLoop:
         """Mean loss, accuracy and mean distance at every place, in evaluation mode."""
         config = self.config
         found = measure(self.model, data, at=config.at, p=config.p, batch_size=config.batch_size, progress=False)
-        known: dict[str, float] = {"accuracy": found.accuracy}
+        known: dict[str, float] = {"accuracy": found.accuracy, "balanced accuracy": found.balanced_accuracy}
         known |= {f"distance at {name}": distribution.mean for name, distribution in found.statistics.items()}
         if index is None and needs_index(config.loss):
             return known  # such a loss is defined for training samples only
