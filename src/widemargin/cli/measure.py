@@ -91,8 +91,7 @@ def measure(
     subtitle = f"{len(result):,} samples of its {split} set"
     written += arms.write_page(folder, arm, title=f"{model} on {data}", subtitle=subtitle, settings=result.settings)
     console = out()
-    accuracy = f"accuracy {100 * result.accuracy:.2f} % (balanced {100 * result.balanced_accuracy:.2f} %)"
-    console.print(text(f"{model} on {data} ({split}): {len(result)} samples, {accuracy}", "bold"))
+    console.print(text(f"{model} on {data} ({split}): {len(result)} samples, {tables.accuracy(result)}", "bold"))
     console.print(tables.by_place(result))
     for place in result.margins if per_class else ():
         console.print(tables.by_class(result, place, inputs.data.classes))

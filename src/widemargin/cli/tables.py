@@ -27,6 +27,11 @@ def by_place(result: Measurement) -> Table:
     return made
 
 
+def accuracy(result: Measurement) -> str:
+    """The accuracy, and the mean of the accuracies of the classes."""
+    return f"accuracy {100 * result.accuracy:.2f} % (balanced {100 * result.balanced_accuracy:.2f} %)"
+
+
 def by_class(result: Measurement, place: str, names: Sequence[str]) -> Table:
     """A row per class: the statistics of the distances at `place`."""
     rows = ((label_of(label, names), d) for label, d in result.by_class(place).items())

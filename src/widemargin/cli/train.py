@@ -162,8 +162,7 @@ def train(
     title = f"{model} on {data}, {loss}"
     written = _write(folder, inputs, result, margins, title, round(time.monotonic() - start, 1))
     console = out()
-    accuracy = f"accuracy {100 * margins.accuracy:.2f} % (balanced {100 * margins.balanced_accuracy:.2f} %)"
-    console.print(text(f"{title}: {len(margins)} test samples, {accuracy}", "bold"))
+    console.print(text(f"{title}: {len(margins)} test samples, {tables.accuracy(margins)}", "bold"))
     console.print(tables.by_place(margins))
     wrote(*written)
 
