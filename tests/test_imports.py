@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("certify", "bounds"),
     ("training",),
     ("population",),
-    ("control", "integrations"),
+    ("control", "integrations", "diagnostics"),
     ("registry",),
     ("studies",),
     ("cli",),
@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 BESIDE: dict[str, tuple[set[str], str]] = {
     "data": ({"types", "checks", "modules", "_io"}, "margins"),
     "models": ({"types", "checks", "modules", "_io"}, "training"),
-    "report": ({"_io"}, "studies"),
+    "report": ({"_io"}, "control"),
 }
 LAYER = {package: height for height, packages in enumerate(LAYERS) for package in packages}
 

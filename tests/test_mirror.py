@@ -31,6 +31,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "cli/plane_pictures.py": "cli/test_picture.py",
     "cli/report.py": "cli/test_study.py",
     "control/accuracy.py": "control/test_twins.py",
+    "diagnostics/label_page.py": "diagnostics/test_label_issues.py",
     "geometry/cells.py": "geometry/test_slices.py",
     "geometry/polygons.py": "geometry/test_slices.py",
     "layers/activation.py": "geometry/test_network.py",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         certify,
         control,
         data,
+        diagnostics,
         geometry,
         gp,
         layers,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         training,
     )
     from widemargin.certify.bracket import bracket
+    from widemargin.diagnostics.label_issues import label_issues
     from widemargin.losses.wide_margin import WideMargin
     from widemargin.margins.measurement import measure
     from widemargin.training.fit import fit
@@ -41,6 +43,7 @@ _NAMES = {
     "WideMargin": "losses.wide_margin",
     "bracket": "certify.bracket",
     "fit": "training.fit",
+    "label_issues": "diagnostics.label_issues",
     "measure": "margins.measurement",
 }
 
@@ -53,9 +56,11 @@ __all__ = [
     "certify",
     "control",
     "data",
+    "diagnostics",
     "fit",
     "geometry",
     "gp",
+    "label_issues",
     "layers",
     "losses",
     "margins",

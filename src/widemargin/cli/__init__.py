@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from widemargin import __version__
-from widemargin.cli import bounds, data, demo, measure, models, picture, report, study, train
+from widemargin.cli import bounds, data, demo, label_issues, measure, models, picture, report, study, train
 from widemargin.cli.errors import one_line_errors
 from widemargin.cli.options import DATA_ROOT, SESSION, Session, option
 
@@ -66,7 +66,16 @@ def common(
     SESSION.set(Session(data_root=data_root, traceback=traceback))
 
 
-COMMANDS = (demo.demo, measure.measure, train.train, bounds.bounds, picture.picture, models.models, data.data)
+COMMANDS = (
+    demo.demo,
+    measure.measure,
+    train.train,
+    label_issues.label_issues,
+    bounds.bounds,
+    picture.picture,
+    models.models,
+    data.data,
+)
 for command in COMMANDS:
     app.command()(one_line_errors(command))
 app.add_typer(study.app, name="study")

@@ -1,0 +1,48 @@
+"""`widemargin label-issues`, from the command line to its table and files."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Run
+
+FAST = ("--epochs", "2", "--folds", "2", "--device", "cpu")
+
+
+def test_the_table_and_the_files(run: Run) -> None:
+    answer = run("label-issues", "--data", "toy", "--model", "toy-mlp", *FAST, "--show", "3", "--on-page", "5")
+    assert answer.code == 0, answer.err
+    assert "of 400 labels are suspects" in answer.out
+    folder = Path("runs/label-issues")
+    with (folder / "label_issues.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(int(row["index"]) for row in rows) == list(range(400))
+    assert {row["given"] for row in rows} == {"upper moon", "lower moon"}
+    assert rows[0]["index"] in answer.out.split()
+    assert "Labels of toy" in (folder / "page.html").read_text()
+    assert (folder / "summary.json").is_file()
+
+
+def test_a_network_of_its_own_choice(run: Run) -> None:
+    answer = run("label-issues", "--data", "toy", *FAST[:2], "--folds", "1", "--device", "cpu", "--show", "0")
+    assert answer.code == 0, answer.err
+    assert "wrote runs/label-issues/page.html" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--data", "nothing"), "--data"),
+        (("--data", "toy", "--set", "hidden=(4,)"), "no --model"),
+        (("--data", "toy", "--model", "elsayed-mnist-cnn"), "--model elsayed-mnist-cnn"),
+        (("--data", "toy", "--folds", "300"), "folds is 300"),
+    ],
+)
+def test_bad_options_are_one_line(run: Run, options: tuple[str, ...], message: str) -> None:
+    answer = run("label-issues", *options, "--device", "cpu")
+    assert answer.code == 2
+    assert message in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
