@@ -97,6 +97,6 @@ def _span(estimates: Sequence[float]) -> str:
 
 
 def _checked(image: str | None) -> str | None:
-    if image is not None and not re.fullmatch(PNG, image):
+    if image is not None and not re.fullmatch(PNG.regex, image):
         raise ValueError(f"image is {image[:40]!r}…, expected a PNG as a data URI")
     return image
