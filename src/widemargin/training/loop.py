@@ -130,8 +130,8 @@ class FitLoop:
         at.had_gradient = at.had_gradient or any(bool(p.grad.any()) for p in self.trained if p.grad is not None)
         if config.gradient_clip is not None:
             nn.utils.clip_grad_norm_(self.trained, config.gradient_clip)
+        self.objective, loss = totals.tolist()  # before the optimizer, whose kernels a GPU runs during the next lines
         self.optimizer.step()
-        self.objective, loss = totals.tolist()
         at.objective, at.seen = at.objective + self.objective * batch.joint, at.seen + batch.joint
         at.epoch_loss, at.epoch_seen = at.epoch_loss + loss * batch.joint, at.epoch_seen + batch.joint
 
