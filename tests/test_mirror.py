@@ -32,6 +32,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "cli/report.py": "cli/test_study.py",
     "control/accuracy.py": "control/test_twins.py",
     "diagnostics/label_page.py": "diagnostics/test_label_issues.py",
+    "data/opening.py": "data/test_batching.py",
     "geometry/cells.py": "geometry/test_slices.py",
     "geometry/polygons.py": "geometry/test_slices.py",
     "layers/activation.py": "geometry/test_network.py",

@@ -2,15 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from widemargin.types import is_binary
+
+
+class NamedInputs:
+    """Tensors that a network takes by name, one row per sample: `input_ids`, `attention_mask` and others.
+
+    `network(**inputs)` passes them. A name gives a tensor; an index, a slice or a tensor of rows gives those rows of
+    all of them. The length is the number of samples.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        lengths = {name: len(tensor) for name, tensor in tensors.items()}
+        if not lengths or len(set(lengths.values())) != 1:
+            raise ValueError(f"the inputs have the lengths {lengths}, expected tensors of one length")
+        self._tensors = dict(tensors)
+
+    def keys(self) -> list[str]:
+        """The names of the tensors."""
+        return list(self._tensors)
+
+    @property
+    def first(self) -> Tensor:
+        """The first tensor, whose dtype tells tokens from numbers."""
+        return next(iter(self._tensors.values()))
+
+    @overload
+    def __getitem__(self, rows: str) -> Tensor: ...
+    @overload
+    def __getitem__(self, rows: int | slice | Tensor) -> NamedInputs: ...
+    def __getitem__(self, rows: str | int | slice | Tensor) -> Tensor | NamedInputs:
+        if isinstance(rows, str):
+            return self._tensors[rows]
+        return self.map(lambda tensor: tensor[slice(rows, rows + 1) if isinstance(rows, int) else rows])
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __repr__(self) -> str:
+        return f"NamedInputs({', '.join(f'{name} {list(t.shape)}' for name, t in self._tensors.items())})"
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+        return self.first.device
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> NamedInputs:
+        """The same names, each tensor changed."""
+        return NamedInputs({name: change(tensor) for name, tensor in self._tensors.items()})
+
+    def clone(self) -> NamedInputs:
+        """Copies of the tensors."""
+        return self.map(Tensor.clone)
+
+    def is_inference(self) -> bool:
+        """Whether a tensor was made in inference mode."""
+        return any(tensor.is_inference() for tensor in self._tensors.values())
+
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> NamedInputs:
+        """The tensors on `device`, those of floating point in `dtype`."""
+        return self.map(lambda tensor: tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype))
+
+
+if TYPE_CHECKING:
+    ModelInputs: TypeAlias = Tensor  # users' own losses and loops are written for tensors
+else:
+    ModelInputs = Tensor | NamedInputs
+    """What a network is called with: one tensor, or tensors by name."""
+
+
+def forward(model: nn.Module, x: ModelInputs) -> Tensor:
+    """The scores of `model` for `x`, which is passed by names where it has them."""
+    x = arguments(model, x)
+    return scores_of(model(x) if isinstance(x, Tensor) else model(**x))
+
+
+def arguments(model: nn.Module, x: ModelInputs) -> ModelInputs:
+    """Those tensors of `x` that `model` has arguments for, in the order of these.
+
+    Others are left out, as Hugging Face's Trainer leaves out unused columns. A single tensor whose name the network
+    does not know is passed as it is.
+    """
+    if isinstance(x, Tensor):
+        return x
+    known = _argument_names(type(unwrap(model)))
+    if known is None:
+        return x
+    names = [name for name in known if name in x.keys()]  # noqa: SIM118 (it is no mapping)
+    if names:
+        return cast("ModelInputs", NamedInputs({name: x[name] for name in names}))
+    if len(x.keys()) == 1:
+        return x.first
+    raise TypeError(
+        f"data has the inputs {', '.join(x.keys())}, expected arguments of {type(unwrap(model)).__name__}: "
+        f"{', '.join(known) or 'it names none'}"
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _argument_names(kind: type[nn.Module]) -> tuple[str, ...] | None:
+    """The names of the arguments of `forward`; None where it takes any."""
+    parameters = list(inspect.signature(kind.forward).parameters.values())[1:]  # without self
+    names = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+    return None if not names and any(p.kind == p.VAR_KEYWORD for p in parameters) else names
 
 
 def scores_of(output: Any) -> Tensor:
@@ -63,12 +167,15 @@ def predicted_labels(scores: Tensor) -> Tensor:
     return torch.where(scores.reshape(-1) > 0, 1, -1) if is_binary(scores) else scores.argmax(dim=1)
 
 
-def cast_input(model: nn.Module, x: Tensor) -> Tensor:
+def cast_input(model: nn.Module, x: ModelInputs) -> ModelInputs:
     """`x` on the device and in the dtype of the parameters; integers, and any `x` under autocast, keep their dtype."""
     parameter = floating_parameter(model)
     if parameter is None:
         return x
-    keep = not x.is_floating_point() or torch.is_autocast_enabled(parameter.device.type)
+    autocast = torch.is_autocast_enabled(parameter.device.type)
+    if isinstance(x, NamedInputs):
+        return x.to(parameter.device, None if autocast else parameter.dtype)
+    keep = not x.is_floating_point() or autocast
     return x.to(parameter.device, x.dtype if keep else parameter.dtype)
 
 

@@ -29,7 +29,15 @@ from torch.utils.hooks import RemovableHandle
 from widemargin._autograd.frozen_batchnorm import Route, freeze
 from widemargin._autograd.jacobian_products import batched_vjp, jvp
 from widemargin.checks import check_choice, check_module, check_module_name
-from widemargin.modules import is_checkpointing, is_compiled, mixing_modules, uncompiled, unwrap
+from widemargin.modules import (
+    ModelInputs,
+    arguments,
+    is_checkpointing,
+    is_compiled,
+    mixing_modules,
+    uncompiled,
+    unwrap,
+)
 from widemargin.types import Args, Kwargs
 
 BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
@@ -287,9 +295,13 @@ def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:
     return tuple(found)
 
 
-def default_places(model: nn.Module, x: Tensor) -> tuple[str, ...]:
+def default_places(model: nn.Module, x: ModelInputs) -> tuple[str, ...]:
     """`("input",)`, or for integer inputs (tokens) the first embedding of the network."""
-    return (INPUT,) if x.is_floating_point() else (_embedding(model),)
+    x = arguments(model, x)
+    first = x if isinstance(x, Tensor) else x.first
+    if first.dtype == torch.uint8:
+        raise TypeError(f"{_has_dtype(first.dtype)}; name a place with at=(…,) if they are tokens")
+    return (INPUT,) if first.is_floating_point() else (_embeddings(model, first.dtype)[0],)
 
 
 def _attach(model: nn.Module, module: nn.Module, name: str, at: At) -> RemovableHandle:
@@ -309,9 +321,11 @@ def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple
     if x is None:
         raise TypeError("the network was called without a tensor, so there is no place 'input'")
     if not x.is_floating_point():
+        if x.dtype == torch.uint8:
+            raise TypeError(_has_dtype(x.dtype))
         raise TypeError(
             f"at has 'input', but the input has dtype {x.dtype} (tokens), which has no gradient: "
-            f"take the margin at the embedding, at=({_embedding(model)!r},)"
+            f"take the margin at an embedding, at=({_embeddings(model, x.dtype)[0]!r},){_more(model, x.dtype)}"
         )
     x = at.add(INPUT, x)
     if is_compiled(model):  # the graph of a batch of varying size is not kept for a second backward pass
@@ -319,12 +333,29 @@ def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple
     return ((*args[:key], x, *args[key + 1 :]), kwargs) if isinstance(key, int) else (args, {**kwargs, key: x})
 
 
-def _embedding(model: nn.Module) -> str:
-    for name, module in unwrap(model).named_modules():
-        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-            return name
-    raise ValueError(
-        f"the input has integers and {type(unwrap(model)).__name__} has no nn.Embedding: name a module with at=(…,)"
+def _embeddings(model: nn.Module, dtype: torch.dtype) -> list[str]:
+    """The embeddings of a network that takes integers, and last the module that adds several of them up."""
+    modules = dict(unwrap(model).named_modules())
+    found = [name for name, module in modules.items() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
+    if not found:
+        raise ValueError(
+            f"the input has integers ({dtype}) and {type(unwrap(model)).__name__} has no nn.Embedding: pass x.float() "
+            "if they are numbers, or name a module with at=(…,) if they are tokens"
+        )
+    around = found[0].rpartition(".")[0]
+    inside = [name for name in found if name.rpartition(".")[0] == around]
+    return [*found, around] if around and len(inside) > 1 else found
+
+
+def _more(model: nn.Module, dtype: torch.dtype) -> str:
+    others = _embeddings(model, dtype)[1:]
+    return f"; other places there: {', '.join(map(repr, others))}" if others else ""
+
+
+def _has_dtype(dtype: torch.dtype) -> str:
+    return (
+        f"the input has dtype {dtype}, expected floating point: scale the bytes of images to [0, 1] with x.float() / "
+        "255 (wm.data.to_unit_range(x, bounds=(0, 255)))"
     )
 
 
@@ -341,6 +372,8 @@ def _add_to_output(name: str, at: At, output: Any) -> object:
     if isinstance(getattr(output, "logits", None), Tensor):
         output.logits = at.add(name, output.logits)
         return output
+    if isinstance(output, Mapping) and isinstance(output.get("logits"), Tensor):
+        return {**output, "logits": at.add(name, output["logits"])}
     raise TypeError(
         f"at has {name!r}, which returns a {type(output).__name__}, expected a tensor or a tuple of tensors"
     )

@@ -4,7 +4,6 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from widemargin.data import Data, Samples, batches, load
+from widemargin.data import Data, Samples, batches, load, read
+from widemargin.modules import NamedInputs
 
 X, Y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
 
@@ -69,6 +69,37 @@ def test_the_length_is_the_number_of_batches(n: int, batch_size: int) -> None:
     assert sum(len(y) for _, y in found) == n
 
 
+@pytest.mark.parametrize("key", ["labels", "label", "y"])
+def test_a_mapping_gives_tensors_by_name(key: str) -> None:
+    rows: Any = [{"ids": X[i], "mask": X[i] > 3, "text": "a", key: i} for i in range(10)]
+    pairs: Any = [({"ids": X[i], "mask": X[i] > 3}, i) for i in range(10)]
+    for data in (DataLoader(rows, batch_size=4), DataLoader(pairs)):
+        x, y = next(iter(batches(data)))
+        assert isinstance(x, NamedInputs)
+        assert x.keys() == ["ids", "mask"]
+        assert len(x) == len(y)
+        assert torch.equal(x["ids"], X[: len(y)])
+
+
+def test_names_as_labels_of_a_loader_need_all_classes() -> None:
+    rows: Any = [(X[i], "ab"[i % 2]) for i in range(10)]
+    assert read(DataLoader(rows, batch_size=4), classes=["b", "a"]).y.tolist() == [1, 0] * 5
+
+
+def test_the_classes_of_a_data_set_of_torchvisions_kind() -> None:
+    data = Plain()
+    data.classes = ["one", "two"]  # type: ignore[attr-defined]
+    assert batches(data).classes == batches(DataLoader(data)).classes == ("one", "two")
+
+
+@pytest.mark.parametrize("data", [Plain(), DataLoader(Plain(), 3, shuffle=True), "toy"], ids=["set", "loader", "name"])
+def test_read_is_in_the_order_of_the_data_set(data: object) -> None:
+    samples, expected = read(data), load("toy").train if isinstance(data, str) else Samples(X, Y)
+    assert torch.equal(samples.x, expected.x)
+    assert torch.equal(samples.y, expected.y)
+    assert samples.classes == (("upper moon", "lower moon") if isinstance(data, str) else ())
+
+
 def test_tensors_are_not_copied() -> None:
     (_, first), (x, _) = list(batches((X, Y), batch_size=5))
     assert first.data_ptr() == Y.data_ptr()
@@ -94,7 +125,7 @@ def test_a_loader_keeps_its_own_batch_size() -> None:
         (None, TypeError, "data is a NoneType"),
         ("toys", ValueError, "name is 'toys'"),
         ((X, Y, Y), TypeError, r"data is a tuple of 3 \(Tensor, Tensor, Tensor\)"),
-        ((X, np.zeros(10)), TypeError, r"data is a tuple of 2 \(Tensor, ndarray\)"),
+        (({"ids": X}, Y), TypeError, "data is a pair of a mapping and labels"),
         ((X, Y[:3]), ValueError, r"x has 10 .*y has 3 "),
         ((X[:0], Y[:0]), ValueError, "empty"),
         (TensorDataset(X), TypeError, "tuple of 1"),
@@ -110,9 +141,10 @@ def test_anything_else_is_one_sentence(data: object, error: type[Exception], sen
 @pytest.mark.parametrize(
     ("items", "error", "sentence"),
     [
-        ([{"image": X[0], "label": 0}], TypeError, "batch 0 of data is a dict"),
+        ([{"image": X[0], "target": 0}], TypeError, "batch 0 of data has the keys image, target"),
+        ([{"text": "a", "label": 0}], TypeError, r"batch 0 of data has no tensor of inputs among text \(list\)"),
         ([(X[0], 0, 0)], TypeError, r"batch 0 of data .*\(Tensor, Tensor, Tensor\)"),
-        ([(X[0], "cat")], TypeError, r"batch 0 of data .*\(Tensor, tuple\)"),
+        ([(X[0], "cat")], TypeError, r"batch 0 of data has names as labels \('cat'\)"),
     ],
 )
 def test_batches_of_something_else_are_one_sentence(items: Any, error: type[Exception], sentence: str) -> None:

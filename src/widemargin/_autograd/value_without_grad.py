@@ -9,6 +9,8 @@ from typing import ParamSpec, cast
 import torch
 from torch import Tensor
 
+from widemargin.modules import NamedInputs
+
 P = ParamSpec("P")
 
 
@@ -30,4 +32,4 @@ def value_without_grad(call: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
 
 def _usable(value: object) -> object:
-    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
+    return value.clone() if isinstance(value, Tensor | NamedInputs) and value.is_inference() else value

@@ -14,9 +14,9 @@ from widemargin._io.progress import track
 from widemargin.attacks.fgsm_pgd import fgsm, ifgsm, pgd
 from widemargin.attacks.input_range import Bounds, check_bounds, into_bounds
 from widemargin.attacks.noise import as_generator, gaussian
-from widemargin.checks import check_number, check_scores_and_labels
+from widemargin.checks import check_floating, check_number, check_scores_and_labels
 from widemargin.data import Data, batches, load
-from widemargin.modules import cast_input, predict, predicted_labels, unwrap_ddp
+from widemargin.modules import arguments, cast_input, predict, predicted_labels, unwrap_ddp
 
 _NAMES = ("fgsm", "ifgsm", "pgd", "gaussian")
 
@@ -66,7 +66,8 @@ def curve(
 
     Args:
         model: the network whose accuracy is measured; both networks run in evaluation mode and are left unchanged.
-        data: a name (its test set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset` or a `DataLoader`.
+        data: a name (its test set), `data.Data`, `data.Samples`, a pair (x, y) of tensors, NumPy arrays or pandas
+            objects, a `Dataset`, a Hugging Face `datasets.Dataset` or a `DataLoader`.
         epsilons: sizes of the attack; the standard deviations for `"gaussian"`. 0 gives the accuracy without attack.
         attack: `"fgsm"`, `"ifgsm"`, `"pgd"`, `"gaussian"`, an `Attack` such as `partial(attacks.ifgsm, steps=20)`, or
             a function `(model, x, y, epsilon)` of your own, whose results are clipped to `bounds`.
@@ -84,13 +85,16 @@ def curve(
     target, maker = unwrap_ddp(model), unwrap_ddp(model if source is None else source)
     moves = [_drawing(attack, as_generator("curve", seed)) for _ in sizes]
     correct, samples = [0] * len(sizes), 0
-    for x, y in track(batches(data, batch_size=batch_size), "Attacking", progress=progress):
+    found = batches(data, batch_size=batch_size)
+    for x, y in track(found, "Attacking", progress=progress):
         samples += len(y)
-        x = cast_input(maker, x)
+        x = arguments(maker, cast_input(maker, x))
+        check_floating(x, "x", "[batch, ...]")
         y = y.to(x.device)
         for i, (epsilon, move) in enumerate(zip(sizes, moves)):
             scores = predict(target, move(maker, x, y, epsilon, bounds=bounds))
             labels = y.to(scores.device)
+            found.check_classes(scores)
             check_scores_and_labels(scores, labels)
             correct[i] += int((predicted_labels(scores) == labels).sum())
     if not samples:

@@ -38,11 +38,12 @@ def arm(
     """
     place = next(iter(measured.margins))
     shown = []
-    for i in measured.hardest(hardest).tolist():
+    for i in measured.hardest_rows(hardest).tolist():
         label, prediction = (label_of(column[i].item(), classes) for column in (measured.labels, measured.predictions))
         margin = plain(measured.margins[place][i].item())
-        picture = {} if inputs is None else image(inputs[i], bounds)
-        shown.append({"index": i, "label": label, "prediction": prediction, "margin": margin, **picture})
+        position = measured.position(i)
+        picture = {} if inputs is None else image(inputs[position], bounds)
+        shown.append({"index": position, "label": label, "prediction": prediction, "margin": margin, **picture})
     values = {at: [plain(m) for m in margins.tolist()] for at, margins in measured.margins.items()}
     made = {"name": name, "samples": len(measured), "accuracy": measured.accuracy, "margins": values, "hardest": shown}
     return cast("ArmResult", made | more)

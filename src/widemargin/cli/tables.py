@@ -34,18 +34,24 @@ def accuracy(result: Measurement) -> str:
 
 def by_class(result: Measurement, place: str, names: Sequence[str]) -> Table:
     """A row per class: the statistics of the distances at `place`."""
-    rows = ((label_of(label, names), d) for label, d in result.by_class(place).items())
+    from widemargin import margins
+
+    found = margins.by_class(result.margins[place], result.labels)
+    rows = ((label_of(label, names), d) for label, d in found.items())
     return _statistics(f"{_distance(result)} at {place}, class by class", "class", rows)
 
 
 def hardest(result: Measurement, count: int, names: Sequence[str]) -> Table:
-    """The samples of smallest margin at the first place, smallest first; `index` is the row of margins.parquet."""
+    """The samples of smallest margin at the first place, smallest first, by their positions in the data set.
+
+    Where these are not known, as in a stream, by their rows in margins.parquet.
+    """
     place = next(iter(result.margins))
-    columns = ("index", "label", "prediction", "margin")
-    labels = (result.labels, result.predictions)
+    columns = ("index" if result.knows_positions else "row", "label", "prediction", "margin")
+    labels, margins = (result.labels, result.predictions), result.margins[place]
     rows = [
-        (i, *(label_of(column[i].item(), names) for column in labels), number(result.margins[place][i].item()))
-        for i in result.hardest(count, place).tolist()
+        (result.position(i), *(label_of(column[i].item(), names) for column in labels), number(margins[i].item()))
+        for i in result.hardest_rows(count, place).tolist()
     ]
     return table(f"Smallest {_distance(result)} at {place}", *columns, rows=rows, right=columns)
 

@@ -4,11 +4,12 @@ data = wm.data.load("mnist-5k")                         # Data(train=Samples, te
 train, validation = wm.data.holdout(data.train, 500, seed=0)
 noisy = wm.data.flip_labels(train, 0.2, seed=0, classes=10)
 for x, y in wm.data.batches(validation, batch_size=256): ...
+samples = wm.data.read((frame, series))                 # arrays, frames, data sets and loaders as Samples
 """
 
 from __future__ import annotations
 
-from widemargin.data.batching import Batches, batches
+from widemargin.data.batching import Batches, batches, read
 from widemargin.data.files import default_root
 from widemargin.data.registry import load, names
 from widemargin.data.samples import Data, Samples
@@ -27,6 +28,7 @@ __all__ = [
     "holdout",
     "load",
     "names",
+    "read",
     "subset",
     "to_sphere",
     "to_unit_range",

@@ -18,12 +18,14 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
     """Inputs `x` and labels `y`, one row per sample; a torch `Dataset`.
 
     `x` is [n, ...], `y` is [n]. `index` [n] is the position of each sample in the data set from which it was first
-    selected; None stands for the present positions.
+    selected; None stands for the present positions. `classes` are the names of the classes, in the order of the
+    labels, empty where they have none.
     """
 
     x: Tensor
     y: Tensor
     index: Tensor | None = None
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check(self.x, self.y, self.index)
@@ -40,12 +42,13 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
     def to(self, device: torch.device | str) -> Samples:
         """The same samples on `device`."""
         index = None if self.index is None else self.index.to(device)
-        return Samples(self.x.to(device), self.y.to(device), index)
+        return Samples(self.x.to(device), self.y.to(device), index, self.classes)
 
     def select(self, positions: Int[Tensor, " k"]) -> Samples:
         """The samples at `positions`, in that order; `index` follows them."""
         at = positions.to(self.y.device)
-        return Samples(self.x[at], self.y[at], at if self.index is None else self.index[at])
+        index = at if self.index is None else self.index[at]
+        return Samples(self.x[at], self.y[at], index, self.classes)
 
 
 Part = TypeVar("Part", bound=Dataset[Any], default=Samples)

@@ -15,7 +15,7 @@ from widemargin.checks import check_choice, check_number, check_scores_and_label
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Stacking
 from widemargin.margins.output import differences
-from widemargin.modules import scores_of
+from widemargin.modules import ModelInputs, forward
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
@@ -24,9 +24,9 @@ class ScoreLoss(abc.ABC):
 
     stacking: ClassVar[Stacking | None] = "scores"
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
+    def __call__(self, model: nn.Module, x: ModelInputs, y: Labels) -> PerExample:
         """The loss of every sample of a batch."""
-        return self.of(scores_of(model(x)), y)
+        return self.of(forward(model, x), y)
 
     @abc.abstractmethod
     def of(self, scores: Scores, y: Labels) -> PerExample:
@@ -151,9 +151,9 @@ class Target:
         """Whether the loss may be captured in a CUDA graph: its α may not depend on the batch."""
         return not self.needs_index
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, index: Tensor | None = None) -> PerExample:
+    def __call__(self, model: nn.Module, x: ModelInputs, y: Labels, *, index: Tensor | None = None) -> PerExample:
         """The loss of every sample of a batch."""
-        return self.of(scores_of(model(x)), y, index=index)
+        return self.of(forward(model, x), y, index=index)
 
     def of(self, scores: Scores, y: Labels, *, index: Tensor | None = None) -> PerExample:
         """The loss of every sample, given its scores."""

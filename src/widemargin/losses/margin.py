@@ -22,7 +22,7 @@ from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.estimation import Directions
 from widemargin.margins.output import Classes, Reading, against, differences, strongest
 from widemargin.margins.second_point import SecondOrder
-from widemargin.modules import scores_of
+from widemargin.modules import ModelInputs, forward
 from widemargin.places import At, BatchStatistics
 from widemargin.split_backward.backward import Backward, split_backward
 from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
@@ -118,7 +118,7 @@ class MarginLoss:
         return "margins" if self.probes is None and self.second_order != "second-point" else None
 
     @value_without_grad
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, directions: Directions = None) -> PerExample:
+    def __call__(self, model: nn.Module, x: ModelInputs, y: Labels, *, directions: Directions = None) -> PerExample:
         """The loss of every sample of a batch, by one forward pass of `model` and a backward pass per class.
 
         `directions` are those of `probes`, `[probes, batch, ...]` at every place, which replace the random ones.
@@ -130,7 +130,7 @@ class MarginLoss:
     def backward(
         self,
         model: nn.Module,
-        x: Tensor,
+        x: ModelInputs,
         y: Labels,
         *,
         scale: float | Tensor = 1.0,
@@ -154,9 +154,11 @@ class MarginLoss:
         """
         return split_backward(model, self, x, y, scale, memory, is_replayed)
 
-    def forward(self, model: nn.Module, x: Tensor, *, directions: Directions = None) -> tuple[Scores, At, Directions]:
+    def forward(
+        self, model: nn.Module, x: ModelInputs, *, directions: Directions = None
+    ) -> tuple[Scores, At, Directions]:
         """The forward pass of the loss: scores, the watched places, and the directions of `probes`, if any."""
-        if self.probes is not None and self.at == (places.INPUT,):
+        if self.probes is not None and self.at == (places.INPUT,) and isinstance(x, Tensor):
             u = torch.randn(self.probes, *x.shape, device=x.device) if directions is None else directions[places.INPUT]
             directions = {places.INPUT: u}
             if (carried := forward_mode.run(model, x, u)) is not None:
@@ -164,7 +166,7 @@ class MarginLoss:
         if self.second_order == "second-point":
             return *second_point.TwoPasses(model).first(x, self.at), directions
         with places.watch(model, self.at, statistics=self.statistics) as at:
-            scores = scores_of(model(x))
+            scores = forward(model, x)
         return scores, at, directions
 
     def of(self, scores: Scores, y: Labels, *, at: At, directions: Directions = None) -> PerExample:

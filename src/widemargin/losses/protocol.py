@@ -18,6 +18,7 @@ from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, cast, runtim
 
 from torch import Tensor, nn
 
+from widemargin.modules import ModelInputs
 from widemargin.split_backward.backward import Backward
 
 Stacking: TypeAlias = Literal["scores", "targets", "margins", "wide", "jacobian", "frobenius"]
@@ -57,7 +58,9 @@ def fast_backward(loss: object) -> FastBackward | None:
     return cast("FastBackward | None", _own(loss, "backward"))
 
 
-def margin_backward(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, **options: Unpack[BackwardOptions]) -> Backward:
+def margin_backward(
+    model: nn.Module, loss: Loss, x: ModelInputs, y: Tensor, **options: Unpack[BackwardOptions]
+) -> Backward:
     """`loss.backward(model, x, y)`, of a `MarginLoss` or another loss with a `backward`, see `MarginLoss.backward`."""
     backward = fast_backward(loss)
     if backward is None:
@@ -104,7 +107,7 @@ def innermost(loss: object) -> object:
     return loss
 
 
-def values_of(loss: Loss, model: nn.Module, x: Tensor, y: Tensor, index: Tensor | None = None) -> Tensor:
+def values_of(loss: Loss, model: nn.Module, x: ModelInputs, y: Tensor, index: Tensor | None = None) -> Tensor:
     """`loss(model, x, y)`, with the positions `index` of the samples where the loss needs them."""
     return loss(model, x, y, index=index) if needs_index(loss) else loss(model, x, y)  # type: ignore[call-arg]
 

@@ -19,6 +19,7 @@ from widemargin.losses.score_criterion import ScoreCriterion, as_loss
 from widemargin.margins.output import against as against_classes
 from widemargin.margins.output import strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
+from widemargin.modules import ModelInputs
 from widemargin.places import At
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
@@ -94,7 +95,7 @@ class WideMargin:
         return not isinstance(self.base, ScoreCriterion) or self.base.capturable
 
     @value_without_grad
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels) -> PerExample:
+    def __call__(self, model: nn.Module, x: ModelInputs, y: Labels) -> PerExample:
         """The loss of every sample of a batch; without gradients (`torch.no_grad`) its value alone."""
         at = places.default_places(model, x) if self.at is None else self.at
         passes = TwoPasses(model)

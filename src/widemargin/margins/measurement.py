@@ -6,10 +6,12 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import length_hint
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +24,16 @@ from widemargin.data.samples import Samples
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.output import Classes, Reading, output
-from widemargin.modules import cast_input, evaluating, predict, predicted_labels, scores_of, uncompiled, unwrap_ddp
+from widemargin.modules import (
+    ModelInputs,
+    cast_input,
+    evaluating,
+    forward,
+    predict,
+    predicted_labels,
+    uncompiled,
+    unwrap_ddp,
+)
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 
@@ -31,6 +42,9 @@ class Measurement:
     """The margins of every sample of a data set, in its order, with their statistics, which its repr shows as a table.
 
     `output` has the output margins f_y − max f_i. `margins["output"]`, if measured, are distances at that place.
+    `classes` are the names of the classes, where the data have any. `index` are the positions of the rows in the data
+    set; None stands for 0, 1, …, unless `knows_positions` is False: then rows are in the order in which a stream or a
+    sampler gave them.
     """
 
     margins: dict[str, PerExample]
@@ -38,6 +52,9 @@ class Measurement:
     labels: Labels
     predictions: Labels
     settings: dict[str, Any]
+    classes: tuple[str, ...] = ()
+    index: Tensor | None = None
+    knows_positions: bool = True
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -63,26 +80,53 @@ class Measurement:
         """At every place, the distribution of the margins."""
         return {name: Distribution.of(values) for name, values in self.margins.items()}
 
-    def by_class(self, place: str) -> dict[int, Distribution]:
-        """The distribution of the margins at `place`, class by class."""
-        return by_class(self._at(place), self.labels)
+    def by_class(self, place: str) -> dict[int | str, Distribution]:
+        """The distribution of the margins at `place`, class by class: by name where the classes have names."""
+        return {self.class_name(label): found for label, found in by_class(self._at(place), self.labels).items()}
+
+    def class_name(self, label: int) -> int | str:
+        """The name of the class `label`, or the label itself where there is no other name."""
+        name = self.classes[label] if 0 <= label < len(self.classes) else str(label)
+        return label if name == str(label) else name
 
     def hardest(self, count: int, place: str | None = None) -> Tensor:
-        """Indices of the `count` samples of smallest margin at `place` (default: the first), smallest first."""
+        """Positions in the data set of the `count` samples of smallest margin at `place`, smallest first.
+
+        By default at the first place. Raises a `ValueError` where the data do not tell positions.
+        """
+        rows = self.hardest_rows(count, place)
+        if not self.knows_positions:
+            raise ValueError(
+                "data was a stream, or a DataLoader whose sampler does not tell the positions of its samples: pass its "
+                "Dataset, or take the rows of this result with hardest_rows"
+            )
+        return rows if self.index is None else self.index[rows]
+
+    def hardest_rows(self, count: int, place: str | None = None) -> Tensor:
+        """Rows of this result with the `count` smallest margins at `place` (default: the first), smallest first."""
         check_count("count", count, least=0)
         margins = self._at(next(iter(self.margins)) if place is None else place)
         return margins.nan_to_num(nan=torch.inf).argsort(stable=True)[:count]
+
+    def position(self, row: int) -> int:
+        """The position in the data set of the sample in `row`; the row itself where positions are not known."""
+        return row if self.index is None else int(self.index[row])
 
     def _at(self, place: str) -> PerExample:
         if place not in self.margins:
             raise ValueError(f"place is {place!r}, but margins were measured at {', '.join(map(repr, self.margins))}")
         return self.margins[place]
 
+    @property
+    def _has_names(self) -> bool:
+        return any(name != str(label) for label, name in enumerate(self.classes))
+
     def summary(self) -> dict[str, object]:
         """Settings, accuracy and the statistics of every place, as plain values."""
         p = self.settings["p"]
         return {
             "settings": {**self.settings, "p": p if math.isfinite(p) else "inf"},  # JSON has no infinity
+            **({"classes": list(self.classes)} if self._has_names else {}),
             "samples": len(self),
             "accuracy": self.accuracy,
             "balanced accuracy": self.balanced_accuracy,
@@ -91,15 +135,23 @@ class Measurement:
         }
 
     def write(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write `margins.parquet` (a row a sample) and `summary.json` into `folder`, each whole or not at all."""
+        """Write `margins.parquet` (a row a sample) and `summary.json` into `folder`, each whole or not at all.
+
+        The column `index` has the positions of the samples, where they are not those of the rows.
+        """
         folder = Path(folder)
         columns = {
+            **({} if self.index is None else {"index": self.index}),
             "label": self.labels,
             "prediction": self.predictions,
             "output margin": self.output,
             **{f"distance at {name}": values for name, values in self.margins.items()},
         }
-        table = write_parquet(folder / "margins.parquet", {name: c.numpy() for name, c in columns.items()})
+        arrays = {name: column.numpy() for name, column in columns.items()}
+        if self._has_names:
+            for name in ("label", "prediction"):
+                arrays[f"{name} name"] = np.array([str(self.class_name(int(v))) for v in columns[name]])
+        table = write_parquet(folder / "margins.parquet", arrays)
         return table, write_json(folder / "summary.json", self.summary())
 
     def __repr__(self) -> str:
@@ -131,7 +183,9 @@ def measure(
 
     Args:
         model: any classifier; its device and dtype are used.
-        data: a name (its test set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset` or a `DataLoader`.
+        data: a name (its test set), `data.Data`, `data.Samples`, a pair (x, y) of tensors, NumPy arrays or pandas
+            objects, a `Dataset`, a `DataLoader`, also of dict batches, or a Hugging Face `datasets.Dataset`. Of a
+            shuffled `DataLoader` the result is in the order of its data set.
         at: place names and modules, or `"all"` (`places.check_places`); by default the input, or the first embedding
             where inputs are tokens.
         p: the norm of the distance, in [1, ∞].
@@ -144,29 +198,52 @@ def measure(
     check_module(model)
     names = None if at is None else places.check_places(model, at)
     network = unwrap_ddp(model)
+    found = batches(data, batch_size=batch_size)
     parts: list[tuple[dict[str, Tensor], Tensor, Tensor, Tensor]] = []
+    positions: list[Tensor | None] = []
     with evaluating(network), _without_weight_gradients(network), torch.enable_grad():
-        for x, y in track(batches(data, batch_size=batch_size), "Measuring margins", progress=progress):
+        total = length_hint(found) or None
+        for x, y, index in track(found.indexed(), "Measuring margins", total=total, progress=progress):
             x = cast_input(network, x)
             y = y.to(x.device)
             names = places.default_places(network, x) if names is None else names
             if not parts:
-                _check_samples_do_not_mix(network, x, names)
+                found.check_classes(_check_samples_do_not_mix(network, x, names))
             with places.watch(network, names) as watched:
-                scores = scores_of(network(x))
+                scores = forward(network, x)
             lines = linearize(scores, y, at=watched, p=p, classes=classes, read_as=read_as)
             scores = scores.detach()
             margin = lines.difference.detach()[:, 0] if read_as == "logits" else output(scores, y)
             distances = {name: d.detach() for name, d in lines.distances().items()}
             # Left on the device: a copy would synchronise.
             parts.append((distances, margin, y, predicted_labels(scores).to(y.dtype)))
+            positions.append(index)
     if not parts or names is None:
         raise ValueError("data has no samples, expected at least one batch")
     by_place, *columns = zip(*parts)
     margins = {name: torch.cat([part[name] for part in by_place]).cpu() for name in names}
     margin, labels, predictions = (torch.cat(column).cpu() for column in columns)
     settings = {"at": list(names), "p": float(p), "classes": classes, "read_as": read_as}
-    return Measurement(margins, margin, labels, predictions, settings)
+    measured = Measurement(margins, margin, labels, predictions, settings, found.classes)
+    return _in_order(measured, positions)
+
+
+def _in_order(measured: Measurement, positions: Sequence[Tensor | None]) -> Measurement:
+    """The measurement with its rows in the order of the data set, where their positions are known."""
+    known = [index for index in positions if index is not None]
+    if len(known) < len(positions):
+        return replace(measured, knows_positions=False)
+    index = torch.cat(known)
+    order = index.argsort(stable=True)
+    index = index[order]
+    return replace(
+        measured,
+        margins={name: values[order] for name, values in measured.margins.items()},
+        output=measured.output[order],
+        labels=measured.labels[order],
+        predictions=measured.predictions[order],
+        index=None if torch.equal(index, torch.arange(len(index))) else index,
+    )
 
 
 def accuracy(network: nn.Module, part: Samples, batch_size: int = 2000) -> float:
@@ -190,18 +267,18 @@ def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def _check_samples_do_not_mix(network: nn.Module, x: Tensor, at: Sequence[str]) -> None:
-    """Raise if a sample's scores depend on other samples of its batch.
+def _check_samples_do_not_mix(network: nn.Module, x: ModelInputs, at: Sequence[str]) -> Tensor:
+    """The scores of at most three samples. Raises if a sample's scores depend on other samples of its batch.
 
     The scores of the second of three samples must have no gradient at its two neighbours, since a layer may mix in one
     direction only. The weights are random because sums of scores can be constant (probabilities). Three samples,
     uncompiled: another pass over a whole batch would be noticeable on small data.
     """
-    if len(x) < 2:
-        return
     with uncompiled(network), places.watch(network, at) as watched:
-        scores = scores_of(network(x[:3]))
+        scores = forward(network, x[:3])
     check_finite(scores, "scores")
+    if len(x) < 2:
+        return scores
     weights = torch.randn(scores[1].shape, generator=torch.Generator().manual_seed(0)).to(scores)
     for name, gradient in watched.gradients(scores[1] * weights).items():
         if gradient.shape[:1] == scores.shape[:1] and bool(gradient[0].any() or gradient[2:].any()):
@@ -209,3 +286,4 @@ def _check_samples_do_not_mix(network: nn.Module, x: Tensor, at: Sequence[str]) 
                 f"the scores of one sample depend on the other samples of its batch at {name!r}, even in evaluation "
                 "mode, so per-sample margins are not defined: measure with batch_size=1, or change the layer that mixes"
             )
+    return scores

@@ -23,7 +23,7 @@ from widemargin import norms, places
 from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin.checks import is_capturing
 from widemargin.margins.distance import check_rows
-from widemargin.modules import mixing_modules, scores_of, uncompiled, uncounted, unwrap
+from widemargin.modules import ModelInputs, forward, mixing_modules, uncompiled, uncounted, unwrap
 from widemargin.places import At
 from widemargin.types import Args, Kwargs, Scores, wide
 
@@ -54,7 +54,7 @@ class TwoPasses:
                 "expected BatchNorm1d, 2d or 3d, or evaluation mode"
             )
 
-    def first(self, x: Tensor, at: Sequence[str]) -> tuple[Scores, At]:
+    def first(self, x: ModelInputs, at: Sequence[str]) -> tuple[Scores, At]:
         """The scores of the batch, and the places `at` of their graph, whose `moved` repeats the pass."""
         with self.watching(at) as watched:
             return self.scores(x, watched), watched
@@ -66,26 +66,26 @@ class TwoPasses:
         with self._eager(), watching as watched, self._recorded(watched):
             yield watched
 
-    def again(self, x: Tensor, at: Sequence[str]) -> tuple[Scores, At]:
+    def again(self, x: ModelInputs, at: Sequence[str]) -> tuple[Scores, At]:
         """The same for some samples of the batch, with its batch statistics, and new dropout masks."""
         watching = places.watch(self.model, at, statistics="coupled")
         self._rewind()
         with self._eager(), uncounted(self.network), self._reused(), watching as watched:
             return self.scores(x, watched), watched
 
-    def moved(self, x: Tensor, steps: Mapping[str, Tensor]) -> Scores:
+    def moved(self, x: ModelInputs, steps: Mapping[str, Tensor]) -> Scores:
         """The scores of the samples of the last pass, with `steps` added at the places."""
         statistics, moving = self._reused(), places.moved(self.model, steps)
         self._rewind()
         drawn, masks = _with_random_states(self._states, x.device), self._masks.reused(x.device)
         with self._eager(), uncounted(self.network), statistics, moving, drawn, masks:
-            return scores_of(self.model(x))
+            return forward(self.model, x)
 
-    def scores(self, x: Tensor, watched: At) -> Scores:
+    def scores(self, x: ModelInputs, watched: At) -> Scores:
         """The scores of `x`, with random numbers that are remembered, by a pass in which places are `watched`."""
         states, streams = _random_states(x.device), self._own_streams()
         with self._masks.recorded(x.device):
-            scores = scores_of(self.model(x))
+            scores = forward(self.model, x)
         watched.moved = partial(self.moved, x)
         is_drawn = any(not torch.equal(old, new) for old, new in zip(states, _random_states(x.device)))
         self._states, self._streams = states if is_drawn else [], streams

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from widemargin.data import Samples, batches
+from widemargin.data import Samples, read
 from widemargin.training.batches import order
 
 
@@ -89,14 +89,7 @@ def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtyp
 
 def full_batch(data: object) -> Samples:
     """All training samples of `data`, anything that `data.batches` takes."""
-    source = batches(data, batch_size=4096, split="train")
-    if isinstance(data, Samples):
-        return data
-    parts = list(source)
-    if not parts:
-        raise ValueError("data has no samples, expected at least one")
-    x, y = (torch.cat(part) for part in zip(*parts))
-    return Samples(x, y)
+    return data if isinstance(data, Samples) else read(data, split="train")
 
 
 def _part(values: Tensor, which: Tensor, index: Tensor) -> Tensor:

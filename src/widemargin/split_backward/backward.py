@@ -30,7 +30,7 @@ from widemargin.checks import check_count, deferred_checks
 from widemargin.layers.registry import WeightGradient, WeightGradients
 from widemargin.margins.distance import Linearization, slope_at
 from widemargin.margins.output import differences
-from widemargin.modules import mixing_modules, unwrap
+from widemargin.modules import ModelInputs, mixing_modules, unwrap
 from widemargin.places import At
 from widemargin.split_backward.graph import ForwardGraph, ParameterGradients, ParameterUse, graph_of
 from widemargin.split_backward.protocol import SplitLoss
@@ -70,7 +70,13 @@ class Backward:
 
 
 def split_backward(
-    model: nn.Module, loss: SplitLoss, x: Tensor, y: Labels, scale: float | Tensor, memory: int | None, replayed: bool
+    model: nn.Module,
+    loss: SplitLoss,
+    x: ModelInputs,
+    y: Labels,
+    scale: float | Tensor,
+    memory: int | None,
+    replayed: bool,
 ) -> Backward:
     """Add to `.grad` what `(scale * loss(model, x, y).mean()).backward()` adds, see `MarginLoss.backward`."""
     if memory is not None:
@@ -100,9 +106,18 @@ def split_backward(
 
 
 def _plan(
-    model: nn.Module, loss: SplitLoss, x: Tensor, y: Labels, scores: Tensor, at: At, memory: int | None, replayed: bool
+    model: nn.Module,
+    loss: SplitLoss,
+    x: ModelInputs,
+    y: Labels,
+    scores: Tensor,
+    at: At,
+    memory: int | None,
+    replayed: bool,
 ) -> tuple[ForwardGraph, Layouts] | str:
     """The graph of the forward pass and the layouts of its gradients, or the reason why there is no split."""
+    if not isinstance(x, Tensor):
+        return "the inputs are passed by name"
     if (reason := _reason_before_graph(model, loss, scores, memory)) is not None:
         return reason
     form = x.shape, x.dtype, loss.at, torch.is_autocast_enabled(x.device.type)

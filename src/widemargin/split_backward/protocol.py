@@ -10,6 +10,7 @@ from widemargin.margins.distance import Linearization
 from widemargin.margins.estimation import Directions
 from widemargin.margins.output import Classes, Reading
 from widemargin.margins.second_point import SecondOrder
+from widemargin.modules import ModelInputs
 from widemargin.places import At, BatchStatistics
 
 
@@ -36,7 +37,7 @@ class SplitLoss(Protocol):
     @property
     def statistics(self) -> BatchStatistics: ...  # noqa: D102
 
-    def forward(self, model: nn.Module, x: Tensor) -> tuple[Tensor, At, Directions]:
+    def forward(self, model: nn.Module, x: ModelInputs) -> tuple[Tensor, At, Directions]:
         """The scores, the watched places, and the directions of `probes`."""
         ...
 

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, defau
 
 from widemargin.data import Batches, Samples, batches
 from widemargin.data.seeds import generator
+from widemargin.modules import ModelInputs, NamedInputs
 
 AnyDataset: TypeAlias = Dataset[Any]
 Measurable: TypeAlias = AnyDataset | DataLoader[Any]
@@ -31,7 +32,7 @@ Measurable: TypeAlias = AnyDataset | DataLoader[Any]
 class Batch:
     """One process's share of a batch: `index` are its positions in the training set, `joint` the size of the whole."""
 
-    x: Tensor
+    x: ModelInputs
     y: Tensor
     index: Tensor | None
     joint: int
@@ -46,14 +47,18 @@ class Replica:
     rank: int = 0
     processes: int = 1
 
-    def move(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def move(self, x: ModelInputs, y: Tensor) -> tuple[ModelInputs, Tensor]:
         """`x` and `y` on the device."""
-        dtype = self.dtype if x.is_floating_point() else None
+        dtype = self.dtype if isinstance(x, NamedInputs) or x.is_floating_point() else None
         return x.to(self.device, dtype), y.to(self.device)
 
     def share(self, values: Tensor) -> Tensor:
         """This process's part of the rows of a batch."""
         return values.tensor_split(self.processes)[self.rank] if self.processes > 1 else values
+
+    def share_inputs(self, x: ModelInputs) -> ModelInputs:
+        """This process's part of the inputs of a batch."""
+        return x.map(self.share) if isinstance(x, NamedInputs) else self.share(x)
 
 
 class Source(abc.ABC):
@@ -82,8 +87,8 @@ def source(data: object, *, batch_size: int, seed: int, replica: Replica) -> Sou
     loader = found.source
     assert isinstance(loader, DataLoader)
     if isinstance(data, DataLoader) or isinstance(loader.dataset, IterableDataset):
-        return _Loader(loader, seed, replica)
-    return _Indexed(loader.dataset, batch_size, seed, replica)
+        return _Loader(found, seed, replica)
+    return _Indexed(found, batch_size, seed, replica)
 
 
 class InMemory(Source):
@@ -108,8 +113,11 @@ class InMemory(Source):
 
 
 class _Indexed(Source):
-    def __init__(self, dataset: AnyDataset, batch_size: int, seed: int, replica: Replica) -> None:
+    def __init__(self, found: Batches, batch_size: int, seed: int, replica: Replica) -> None:
+        assert isinstance(found.source, DataLoader)
+        dataset: AnyDataset = found.source.dataset
         assert isinstance(dataset, Sized)
+        self.opened = found.opened
         _check_shares(len(dataset), batch_size, replica.processes)
         self.dataset, self.count = dataset, len(dataset)
         self.batch_size, self.seed, self.replica = batch_size, seed, replica
@@ -120,9 +128,13 @@ class _Indexed(Source):
         for step, joint in enumerate(joints[start:], start):
             index = self.replica.share(joint)
             seed_all(self.replica.device, self.seed, "data", number, step, self.replica.rank)  # of random transforms
-            ((x, y),) = Batches([default_collate([self.dataset[i] for i in index.tolist()])])
+            ((x, y),) = Batches([default_collate(self._rows(index.tolist()))], self.opened)
             x, y = self.replica.move(x, y)
             yield Batch(x=x, y=y, index=index.to(self.replica.device), joint=len(joint))
+
+    def _rows(self, positions: list[int]) -> list[Any]:
+        together = getattr(self.dataset, "__getitems__", None)  # as a DataLoader asks for them
+        return [self.dataset[i] for i in positions] if together is None else together(positions)
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
         index = _some(self.count, count, self.seed)
@@ -132,8 +144,10 @@ class _Indexed(Source):
 class _Loader(Source):
     knows_positions = False
 
-    def __init__(self, loader: DataLoader[Any], seed: int, replica: Replica) -> None:
-        self.loader, self.seed, self.replica = loader, seed, replica
+    def __init__(self, found: Batches, seed: int, replica: Replica) -> None:
+        loader = found.source
+        assert isinstance(loader, DataLoader)
+        self.found, self.loader, self.seed, self.replica = found, loader, seed, replica
         # A stream, or a sampler without a length, does not know; a length of 0 is no news either.
         self.steps = None if isinstance(loader.dataset, IterableDataset) else operator.length_hint(loader) or None
 
@@ -144,7 +158,7 @@ class _Loader(Source):
             drawn.manual_seed(torch.initial_seed())
         if hasattr(self.loader.sampler, "set_epoch"):
             self.loader.sampler.set_epoch(number)
-        passed = iter(Batches(self.loader))
+        passed = iter(self.found)
         for _ in itertools.islice(passed, start):
             pass
         for step in itertools.count(start):
@@ -157,7 +171,7 @@ class _Loader(Source):
                 raise ValueError(
                     f"batch {step} of data has {len(pair[1])} samples for {self.replica.processes} processes"
                 )
-            x, y = self.replica.move(self.replica.share(pair[0]), self.replica.share(pair[1]))
+            x, y = self.replica.move(self.replica.share_inputs(pair[0]), self.replica.share(pair[1]))
             yield Batch(x=x, y=y, index=None, joint=len(pair[1]))
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:

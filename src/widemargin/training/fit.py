@@ -12,9 +12,12 @@ from torch import Tensor, nn
 
 from widemargin import norms, places
 from widemargin.checks import check_callable, check_count, check_module, check_number, check_seed
+from widemargin.data import Data, Samples, load
+from widemargin.data.opening import Opened, open_data
 from widemargin.losses.protocol import Loss, norm_of, places_of
 from widemargin.losses.score_criterion import as_loss
 from widemargin.losses.wide_margin import WideMargin
+from widemargin.modules import predict
 from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
 from widemargin.training.config import Devices, FitConfig, Regularizer, fabric, quiet
@@ -29,11 +32,12 @@ T = TypeVar("T", bound=Callback)
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A trained network, its history, and the settings of the training in words."""
+    """A trained network, its history, the settings of the training in words, and the names of the classes, if any."""
 
     model: nn.Module
     history: History
     settings: dict[str, str]
+    classes: tuple[str, ...] = ()
 
 
 def fit(
@@ -61,8 +65,9 @@ def fit(
 
     Args:
         model: any classifier.
-        data: a name (its training set), `data.Data`, `data.Samples`, a pair of tensors, a `Dataset`, or a `DataLoader`,
-            which keeps its own batches and order. Tensors are indexed on the device.
+        data: a name (its training set), `data.Data`, `data.Samples`, a pair (x, y) of tensors, NumPy arrays or pandas
+            objects, a `Dataset`, a Hugging Face `datasets.Dataset`, or a `DataLoader`, which keeps its own batches and
+            order. Tensors are indexed on the device. Labels that are names become indices in sorted order.
         loss: `loss(model, x, y)` → one number per sample, called with `index=` too (the samples' positions in the
             training set) if it has `needs_index`; or a criterion of the scores such as `F.cross_entropy` and
             `nn.CrossEntropyLoss(label_smoothing=0.1)`. By default cross-entropy that widens the margins.
@@ -82,9 +87,7 @@ def fit(
             that was begun there is continued, bit for bit; a finished one is returned as it ended; any other one is an
             error.
     """
-    check_module(model)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ValueError("model has no parameter that requires a gradient, so there is nothing to train")
+    _check_model(model)
     check_count("epochs", epochs)
     check_count("batch_size", batch_size)
     check_seed(seed)
@@ -93,6 +96,7 @@ def fit(
     check_callable("schedule", schedule, "training.Cosine()")
     if gradient_clip is not None:
         check_number("gradient_clip", gradient_clip, above=0.0)
+    opened = _opened(model, data)
     given = list(callbacks)
     stop_failed, measure = _taken(given, StopFailed()), _taken(given, Measure())
     bar = _taken(given, ProgressBar())
@@ -101,7 +105,7 @@ def fit(
     norms.check_p(p)
     config = FitConfig(
         model=model,
-        data=data,
+        data=_kept(data, opened),
         loss=loss,
         epochs=epochs,
         optimizer=optimizer,
@@ -109,7 +113,7 @@ def fit(
         regularizers=tuple(regularizers),
         batch_size=batch_size,
         seed=seed,
-        validation=validation,
+        validation=_validation(validation, opened),
         callbacks=(stop_failed, measure, *given, bar),
         gradient_clip=gradient_clip,
         devices=devices,
@@ -125,7 +129,35 @@ def fit(
         from safetensors.torch import load
 
         model.load_state_dict(load(outcome.weights))
-    return Fit(model=model, history=History(tuple(outcome.rows)), settings=outcome.settings)
+    return Fit(model=model, history=History(tuple(outcome.rows)), settings=outcome.settings, classes=opened.classes)
+
+
+def _kept(data: object, opened: Opened) -> object:
+    """Data as they are described in checkpoints: by name, or as they were opened."""
+    return data if isinstance(data, (str, Data)) else opened.source
+
+
+def _validation(data: object, train: Opened) -> object:
+    """The validation data, whose names of classes have the indices that they have in training."""
+    if data is None:
+        return None
+    data = load(data) if isinstance(data, str) else data
+    return data if isinstance(data, Data) else open_data(data, classes=train.classes or None).source
+
+
+def _check_model(model: object) -> None:
+    check_module(model)
+    assert isinstance(model, nn.Module)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("model has no parameter that requires a gradient, so there is nothing to train")
+
+
+def _opened(model: nn.Module, data: object) -> Opened:
+    """The training data; raises where names of classes were collected from labels and do not fit the scores."""
+    opened = open_data(data, split="train")
+    if not opened.are_complete and isinstance(opened.source, Samples):
+        opened.check_classes(predict(model, opened.source.x[:1]))
+    return opened
 
 
 def _taken(callbacks: list[Callback], default: T) -> T:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
-from widemargin.data import batches, load
+from widemargin.data import batches
 from widemargin.losses.protocol import fast_backward, is_capturable, needs_index, values_of
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
@@ -356,7 +356,7 @@ class FitLoop:
             "train": self.source.some(self.config.measure.samples)
         }
         if (other := self.config.validation) is not None:
-            splits["validation"] = load(other) if isinstance(other, str) else other, None
+            splits["validation"] = other, None
         return splits
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from widemargin import places
 from widemargin.checks import check_count, check_number
 from widemargin.losses.protocol import Loss, innermost, places_of
-from widemargin.modules import evaluating, scores_of
+from widemargin.modules import ModelInputs, NamedInputs, evaluating, forward
 from widemargin.training.batches import Batch
 from widemargin.training.callbacks import Callback, FitState
 
@@ -76,7 +76,7 @@ def stop_at_sample(row: int, value: float, batch: Batch, state: FitState, *, of:
     sample = None if batch.index is None else int(batch.index[row])
     which = f"{of}sample {sample}" if sample is not None else f"sample {row} of the batch"
     start = f"training stopped at {state.when}: the loss of {which} (label {batch.y[row].item():g}) is {value:g}"
-    if not bool(torch.isfinite(batch.x[row]).all()):
+    if not isinstance(batch.x, NamedInputs) and not bool(torch.isfinite(batch.x[row]).all()):
         raise TrainingStopped(f"{start}: its input is not finite; check the data", sample=sample, place="input")
     broken = [name for name, p in state.model.named_parameters() if not bool(torch.isfinite(p).all())]
     place = _first(state.model, batch.x, lambda output: not bool(torch.isfinite(output).all()))
@@ -102,15 +102,15 @@ def advice(state: FitState, *, dead: bool = False) -> str:
     return ", ".join(tries[:-1]) + f" or {tries[-1]}" if len(tries) > 1 else tries[0]
 
 
-def bad_row(model: nn.Module, x: Tensor) -> int | None:
+def bad_row(model: nn.Module, x: ModelInputs) -> int | None:
     """The first row of `x` whose scores are not finite, or None: to tell a broken network from another error."""
     with torch.no_grad():
-        scores = scores_of(model(x))
+        scores = forward(model, x)
     bad = ~torch.isfinite(scores).reshape(len(x), -1).all(dim=1)
     return int(bad.nonzero()[0]) if bool(bad.any()) else None
 
 
-def _first(model: nn.Module, x: Tensor, wrong: Callable[[Tensor], bool]) -> str | None:
+def _first(model: nn.Module, x: ModelInputs, wrong: Callable[[Tensor], bool]) -> str | None:
     """The name of the first module to run whose output is `wrong`; the innermost one of those that end together."""
     found: list[str] = []
     with ExitStack() as stack, torch.no_grad():
@@ -121,7 +121,7 @@ def _first(model: nn.Module, x: Tensor, wrong: Callable[[Tensor], bool]) -> str 
                     found.append(name or places.OUTPUT)
 
             stack.callback(module.register_forward_hook(check).remove)
-        model(x)
+        forward(model, x)
     return found[0] if found else None
 
 
@@ -129,10 +129,10 @@ def _constant(output: Tensor) -> bool:
     return len(output) > 1 and bool((output == output[:1]).all())
 
 
-def _constant_from(model: nn.Module, x: Tensor) -> str | None:
+def _constant_from(model: nn.Module, x: ModelInputs) -> str | None:
     """The first module whose output is the same for every sample of `x`, if that of the network is."""
     with evaluating(model), torch.no_grad():
-        if not _constant(scores_of(model(x))):
+        if not _constant(forward(model, x)):
             return None
         return _first(model, x, _constant)
 
@@ -142,7 +142,7 @@ def _bad_gradient(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str | Non
     names = places_of(loss)
     if names:
         with torch.enable_grad(), places.watch(model, names, statistics="coupled") as at:
-            scores = scores_of(model(batch.x))
+            scores = forward(model, batch.x)
         for name, gradient in at.gradients(scores.amax(dim=-1)).items():
             if not bool(torch.isfinite(gradient).all()):
                 return name, f"its gradient at {name!r} is not finite"
