@@ -181,15 +181,7 @@ class MarginLoss:
         if lengths is not None:
             lines = self._second_point(scores, y, at, lengths)
         elif self.probes is None:
-            lines = linearize(
-                scores,
-                y,
-                at=at,
-                p=self.p,
-                classes=self.classes,
-                read_as=self.read_as,
-                second_order=bool(self.second_order),
-            )
+            lines = self.linearize(scores, y, at)
         else:
             lines = self._probed(scores, y, at, estimation.draw(at, self.probes) if directions is None else directions)
         loss = self.penalize(lines)
@@ -205,6 +197,11 @@ class MarginLoss:
         Inside `torch.func.vmap` pass `without_scale=scale_free.composed`.
         """
         return self._scale_free(lines, without_scale) if self.stabilize else self._printed(lines)
+
+    def linearize(self, scores: Scores, y: Labels, at: At) -> Linearization:
+        """Score differences and their slopes at the places, each by a backward pass."""
+        second = bool(self.second_order)
+        return linearize(scores, y, at=at, p=self.p, classes=self.classes, read_as=self.read_as, second_order=second)
 
     def _second_point(self, scores: Tensor, y: Tensor, at: At, lengths: Mapping[str, Tensor]) -> Linearization:
         difference = differences(scores, y, classes=self.classes, read_as=self.read_as)

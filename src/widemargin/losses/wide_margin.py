@@ -16,8 +16,7 @@ from widemargin.checks import check_number
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Stacking, stacking_of
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
-from widemargin.margins.output import against as against_classes
-from widemargin.margins.output import strongest
+from widemargin.margins.output import against, strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
 from widemargin.modules import ModelInputs
 from widemargin.places import At
@@ -103,7 +102,7 @@ class WideMargin:
         loss, other = self.of_scores.of(scores, y), strongest_other(scores, y)
         if self.strength == 0:
             return loss
-        difference = against(scores, y, other)
+        difference = against(scores, y, other)[:, 0]
         right = share_of_right(difference, 1)
         lengths = {name: step_length(_activations(watched, name, y)[None], y[None], self.p) for name in at}
         if self.share == 1:
@@ -112,10 +111,11 @@ class WideMargin:
             rows = spread(len(y), self.share, x.device)
             x, y, other, own = x[rows], y[rows], None if other is None else other[rows], difference[rows]
             scores, watched = passes.again(x, at)
-            difference = against(scores, y, other)
+            difference = against(scores, y, other)[:, 0]
             own = difference if passes.is_random else own  # dropout masks are those of the part
         steps = steps_down(watched.gradients(difference), lengths, self.p)
-        changes = torch.stack([own - against(passes.moved(x, {name: s}), y, other) for name, s in steps.items()])
+        moved = [against(passes.moved(x, {name: step}), y, other)[:, 0] for name, step in steps.items()]
+        changes = own - torch.stack(moved)
         terms = self.strength * right[rows] * penalty(changes).mean(dim=0)
         return loss + terms if self.share == 1 else loss.index_add(0, rows, terms * (len(loss) / len(rows)))
 
@@ -123,11 +123,6 @@ class WideMargin:
 def strongest_other(scores: Scores, y: Labels) -> Tensor | None:
     """The strongest other class of every sample, `[batch, 1]`; None for a binary network."""
     return None if is_binary(scores) else strongest(wide(scores), y, 1)
-
-
-def against(scores: Scores, y: Labels, other: Tensor | None) -> PerExample:
-    """f_y − f_other of every sample."""
-    return against_classes(scores, y, other).squeeze(1)
 
 
 def share_of_right(difference: PerExample, networks: int) -> PerExample:

@@ -16,16 +16,14 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from widemargin import norms, places
 from widemargin._autograd.batch_statistics import KeptStatistics
-from widemargin.checks import is_capturing
+from widemargin._autograd.repeated_rng import KeptMasks, random_states, with_random_states
 from widemargin.margins.distance import check_rows
 from widemargin.modules import ModelInputs, forward, mixing_modules, uncompiled, uncounted, unwrap
 from widemargin.places import At
-from widemargin.types import Args, Kwargs, Scores, wide
+from widemargin.types import Scores, wide
 
 SecondOrder: TypeAlias = bool | Literal["second-point"]
 """The denominators of a margin in its gradient: as constants, by a double backward, or by a second point."""
@@ -44,7 +42,7 @@ class TwoPasses:
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.network = model, unwrap(model)
-        self._statistics, self._masks = KeptStatistics(), _Masks()
+        self._statistics, self._masks = KeptStatistics(), KeptMasks()
         self._states: list[Tensor] = []
         self._streams: dict[nn.Module, int] = {}
         self.is_random, self._mixes = False, bool(mixing_modules(self.network))
@@ -77,17 +75,17 @@ class TwoPasses:
         """The scores of the samples of the last pass, with `steps` added at the places."""
         statistics, moving = self._reused(), places.moved(self.model, steps)
         self._rewind()
-        drawn, masks = _with_random_states(self._states, x.device), self._masks.reused(x.device)
+        drawn, masks = with_random_states(self._states, x.device), self._masks.reused(x.device)
         with self._eager(), uncounted(self.network), statistics, moving, drawn, masks:
             return forward(self.model, x)
 
     def scores(self, x: ModelInputs, watched: At) -> Scores:
         """The scores of `x`, with random numbers that are remembered, by a pass in which places are `watched`."""
-        states, streams = _random_states(x.device), self._own_streams()
+        states, streams = random_states(x.device), self._own_streams()
         with self._masks.recorded(x.device):
             scores = forward(self.model, x)
         watched.moved = partial(self.moved, x)
-        is_drawn = any(not torch.equal(old, new) for old, new in zip(states, _random_states(x.device)))
+        is_drawn = any(not torch.equal(old, new) for old, new in zip(states, random_states(x.device)))
         self._states, self._streams = states if is_drawn else [], streams
         self.is_random = is_drawn or bool(self._masks) or streams != self._own_streams()
         return scores
@@ -181,104 +179,5 @@ def deviation(points: Float[Tensor, "networks batch ..."]) -> Float[Tensor, " ne
     return flat.var(dim=1 if flat.shape[1] > 1 else 2, correction=0).mean(dim=1).sqrt()
 
 
-class _Masks(TorchDispatchMode):
-    """Random numbers of a pass that is captured in a CUDA graph, where random states can't be set.
-
-    Below autograd and the functions of torch, so that it also sees what attention and recurrent layers draw.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._masks: list[Tensor] = []
-        self._calls: Iterator[Tensor] | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._masks)
-
-    @contextmanager
-    def recorded(self, device: torch.device) -> Iterator[None]:
-        """Draw new masks inside the `with` block, and keep them, if a CUDA graph is being captured."""
-        self._masks, self._calls = [], None
-        with self if is_capturing(device) else nullcontext():
-            yield
-
-    @contextmanager
-    def reused(self, device: torch.device) -> Iterator[None]:
-        """Use the kept masks inside the `with` block."""
-        self._calls = iter(self._masks)
-        with self if is_capturing(device) else nullcontext():
-            yield
-
-    def __torch_dispatch__(
-        self, func: OpOverload, types: Args, args: Args = (), kwargs: Kwargs | None = None
-    ) -> object:
-        kwargs = kwargs or {}
-        if not _is_random(func, args, kwargs):
-            return func(*args, **kwargs)
-        if func is aten.native_dropout.default:
-            return self._dropout(*args, **kwargs)
-        if func not in _DRAWS:
-            name = func.overloadpacket.__name__
-            raise RuntimeError(f"{name} draws random numbers, which two passes in a CUDA graph can't share")
-        if self._calls is None:
-            drawn = func(*args, **kwargs)
-            self._masks.append(drawn.clone())
-            return drawn
-        return args[0].copy_(next(self._calls)) if func._schema.is_mutable else next(self._calls).clone()
-
-    def _dropout(self, input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-        if self._calls is not None:
-            mask = next(self._calls)
-            return input * mask * (1 / (1 - p)), mask
-        out, mask = aten.native_dropout(input, p, train)
-        self._masks.append(mask)
-        return out, mask
-
-
-aten = torch.ops.aten
-
-_DRAWS = (
-    aten.bernoulli_.float,
-    aten.exponential_.default,
-    aten.normal_.default,
-    aten.uniform_.default,
-    aten.rand.default,
-    aten.rand_like.default,
-    aten.randn.default,
-    aten.randn_like.default,
-)
-"""Operations whose random numbers do not depend on the values of their inputs."""
-
-
-def _is_random(func: OpOverload, args: Args, kwargs: Kwargs) -> bool:
-    """Whether the operation draws random numbers: dropout may be switched off by its arguments."""
-    if torch.Tag.nondeterministic_seeded not in func.tags:
-        return False
-    names = [argument.name for argument in func._schema.arguments]
-    given = {a.name: a.default_value for a in func._schema.arguments} | dict(zip(names, args)) | kwargs
-    is_off = given.get("train") is False or given.get("training") is False
-    return not is_off and 0 not in (given.get("dropout_p"), given.get("dropout"))
-
-
 def _processes() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def _random_states(device: torch.device) -> list[Tensor]:
-    """The states of the generators that a network on `device` draws from; none while a CUDA graph is captured."""
-    if is_capturing(device):
-        return []
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
-
-
-@contextmanager
-def _with_random_states(states: list[Tensor], device: torch.device) -> Iterator[None]:
-    """The generators in these states inside the `with` block, and afterwards where they were."""
-    if not states:  # nothing was drawn
-        yield
-        return
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.set_rng_state(states[0])
-        if len(states) > 1:
-            torch.cuda.set_rng_state(states[1], device)
-        yield

@@ -15,8 +15,9 @@ from widemargin.losses import MarginLoss, ScoreLoss, Target, WideMargin, scale_f
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
-from widemargin.losses.wide_margin import against, penalty, share_of_right, spread, step_length, strongest_other
-from widemargin.margins.distance import Linearization, linearize
+from widemargin.losses.wide_margin import penalty, share_of_right, spread, step_length, strongest_other
+from widemargin.margins.distance import Linearization
+from widemargin.margins.output import against
 from widemargin.margins.second_point import steps_down
 from widemargin.modules import uncounted
 from widemargin.places import INPUT
@@ -122,15 +123,7 @@ class Objective:
         """One forward pass and a backward pass a class for all; each network's batch has statistics of its own."""
         y = batch.y.flatten()
         scores, at = stack.scores(batch.x, at=first.at, keys=key, statistics=first.statistics)
-        lines = linearize(
-            scores,
-            y,
-            at=at,
-            p=first.p,
-            classes=first.classes,
-            read_as=first.read_as,
-            second_order=bool(first.second_order),
-        )
+        lines = first.linearize(scores, y, at)
         by_network = (len(self.losses), -1)
         entropy = cross_entropy(scores, y).view(by_network)
         difference = lines.difference.unflatten(0, by_network)
@@ -151,7 +144,7 @@ class Objective:
         lengths = step_length(x, y, first.p)
         scores, at = stack.scores(x, at=() if is_part else (INPUT,), keys=key, kept=kept)
         other = strongest_other(scores, y.flatten())
-        difference = own = against(scores, y.flatten(), other)
+        difference = own = against(scores, y.flatten(), other)[:, 0]
         right = share_of_right(difference, len(stack)).view_as(y)
         with uncounted(stack.base):
             if is_part:
@@ -160,13 +153,13 @@ class Objective:
                 other = None if other is None else other.view(len(stack), -1)[:, rows].reshape(-1, 1)
                 with kept.reused():
                     again, at = stack.scores(x, at=(INPUT,), keys=key)
-                difference = against(again, y.flatten(), other)
+                difference = against(again, y.flatten(), other)[:, 0]
                 own = difference if stack.dropouts else own  # dropout masks are those of the part
             lengths = lengths.repeat_interleave(y.shape[1])
             steps = steps_down(at.gradients(difference), {INPUT: lengths}, first.p)[INPUT]
             with kept.reused():
                 moved, _ = stack.scores(x + steps.view_as(x), keys=key)
-        terms = right * penalty(own - against(moved, y.flatten(), other)).view_as(right)
+        terms = right * penalty(own - against(moved, y.flatten(), other)[:, 0]).view_as(right)
         if is_part:
             weight = batch.y.shape[1] / len(rows)
             terms = torch.zeros_like(batch.y, dtype=terms.dtype).index_add(1, rows, terms * weight)

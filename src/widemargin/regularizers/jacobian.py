@@ -202,6 +202,11 @@ class JacobianFrobenius:
         """Populations evaluate exact gradients of all networks at once, and second points network by network."""
         return "frobenius" if self.second_order == "exact" else None
 
+    @property
+    def shares_pass(self) -> bool:
+        """Whether `of` can take the forward pass of a loss of the scores (`losses.shared_pass`)."""
+        return self.second_order == "second-point"
+
     @value_without_grad
     def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, directions: Directions | None = None) -> PerExample:
         """The regularizer of every sample of a batch, by a forward pass of its own, see `_watched_pass`.

@@ -19,6 +19,7 @@ from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
 from widemargin.losses.protocol import fast_backward, is_capturable, needs_index, values_of
+from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
 from widemargin.training import checkpoint, distributed
@@ -278,8 +279,7 @@ class FitLoop:
         config = self.config
         with self.fabric.autocast():
             try:
-                values, is_done = self._loss(batch)
-                penalties = [regularizer(self.model, batch.x, batch.y) for regularizer in config.regularizers]
+                values, penalties, is_done = self._values_and_penalties(batch)
             except ValueError:  # losses refuse scores that are not finite: say why, if that is the reason
                 row = bad_row(self.model, batch.x) if self.checks_values else None
                 if row is None:
@@ -300,11 +300,12 @@ class FitLoop:
             objective.backward()
         return objective.detach(), loss.detach()
 
-    def _loss(self, batch: Batch) -> tuple[Tensor, bool]:
-        """The loss of every sample, and whether its gradients are taken already, by a fast backward."""
-        backward = fast_backward(self.config.loss)
+    def _values_and_penalties(self, batch: Batch) -> tuple[Tensor, list[Tensor], bool]:
+        """The loss of every sample, the regularizers, and whether a fast backward took the loss's gradients already."""
+        loss, regularizers, backward = self.config.loss, self.config.regularizers, fast_backward(self.config.loss)
         if backward is None:
-            return values_of(self.config.loss, self.model, batch.x, batch.y, batch.index), False
+            values, penalties = values_and_penalties(loss, regularizers, self.model, batch.x, batch.y, batch.index)
+            return values, penalties, False
         done = backward(
             self.model,
             batch.x,
@@ -314,7 +315,7 @@ class FitLoop:
             is_replayed=self.static is not None and not self.static.why_not,
         )
         self.at.backward.setdefault(done.method, repr(done))
-        return done.values, True
+        return done.values, [one(self.model, batch.x, batch.y) for one in regularizers], True
 
     def _measured(self, split: str, data: object, index: Tensor | None) -> dict[str, float]:
         try:

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from widemargin import registry, training
 from widemargin.checks import check_choice
 from widemargin.losses.protocol import Loss, is_capturable
+from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.losses.wrappers import CropsAndFlips
 from widemargin.studies import networks, samples
 from widemargin.studies.rows import Row
@@ -67,10 +68,8 @@ class Regularized:
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """The sum for every sample."""
-        value = self.loss(model, x, y)
-        for regularizer in self.regularizers:
-            value = value + regularizer(model, x, y)
-        return value
+        value, penalties = values_and_penalties(self.loss, self.regularizers, model, x, y)
+        return value + torch.stack(penalties).sum(dim=0) if penalties else value
 
 
 def _other(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
