@@ -1,0 +1,90 @@
+"""Jobs in processes, with a row of plain values appended to a file as soon as one is finished.
+
+A job is a dictionary of plain values. A row has the same entries, and is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import queue
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing as mp
+
+from widemargin._io.provenance import provenance
+
+Job = dict[str, Any]
+Run = Callable[[Job, str, Path | None], Iterable[dict[str, Any]]]
+"""(job, device, folder of the data) → its rows."""
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file; none where there is no file."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def missing(jobs: Iterable[Job], rows: Sequence[dict[str, Any]]) -> list[Job]:
+    """The jobs that have no row."""
+    return [job for job in jobs if not any(all(row.get(k) == v for k, v in job.items()) for row in rows)]
+
+
+def work(
+    run: Run, jobs: Sequence[Job], file: Path, *, device: str, folder: Path | None, workers: int, minutes: float
+) -> int:
+    """Run the jobs; none starts later than `minutes` from now. The number of those that failed."""
+    end = time.time() + 60 * minutes
+    context = mp.get_context("spawn")
+    todo, done = context.Queue(), context.Queue()
+    for job in [*jobs, *[None] * workers]:
+        todo.put(job)
+    processes = [context.Process(target=_worker, args=(run, todo, done, device, folder, end)) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    known, started, count, failed = provenance(device), time.time(), 0, 0
+    with file.open("a") as rows:
+        while True:
+            is_over = not any(process.is_alive() for process in processes)  # asked before the queue is read
+            try:
+                found = done.get(timeout=1)
+            except queue.Empty:
+                if is_over:
+                    break
+                continue
+            if "error" in found:
+                failed += 1
+                print(f"FAILED {found['job']}\n{found['error']}", flush=True)
+                continue
+            count += 1
+            rows.write(json.dumps({**found, **known}) + "\n")
+            rows.flush()
+            print(f"{count} rows, {time.time() - started:.0f} s | {found.pop('shown', found)}", flush=True)
+    todo.cancel_join_thread()  # jobs that are left need no reader
+    return failed
+
+
+def _worker(run: Run, todo: Any, done: Any, device: str, folder: Path | None, end: float) -> None:
+    torch.set_num_threads(1)
+    while (job := todo.get()) is not None and time.time() < end:
+        try:
+            for row in run(job, device, folder):
+                done.put({**job, **_rounded(row)})
+        except Exception as error:  # of one job: the others go on, unless the device is lost
+            done.put({"job": repr(job), "error": traceback.format_exc()})
+            if "CUDA error" in str(error):
+                return
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers with six digits; None for those that are not finite."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(one) for one in value]
+    return (float(f"{value:.6g}") if math.isfinite(value) else None) if isinstance(value, float) else value

@@ -1,0 +1,271 @@
+"""Study W6: does `wm.label_issues` find flipped labels better than cleanlab, with the same networks?
+
+    python benchmarks/label_issues.py --tasks mnist cifar10 --device cuda --data FOLDER --workers 12
+    python benchmarks/label_issues.py --tasks digits cancer wine iris       # minutes, on a CPU
+    python benchmarks/label_issues.py summary                                # results/label-issues.json, the table
+
+Six data sets, 5, 20 and 40 % of the labels flipped, to any other class or to the most similar one (that of the nearest
+mean), three seeds. Four folds, 20 epochs, AdamW. cleanlab has the out-of-sample probabilities of the same networks at
+the end of training, as its documentation asks for, and its best score counts in each cell ("best"); also those
+averaged over training that `label_issues` uses ("best, averaged"). The combination was chosen on other samples, seeds
+and networks of all data sets but iris. `FOLDER` is that of benchmarks/grid.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import math
+import statistics
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import widemargin as wm
+from default_grid.networks import NETWORKS
+from default_grid.tasks import _images, _table
+from job_rows import Job, missing, read, work
+from widemargin._io.files import write_json
+from widemargin.data import Samples
+from widemargin.data.seeds import generator
+
+TASKS = {  # data, samples, classes, network
+    "mnist": ("mnist", 4000, 10, "cnn"),
+    "cifar10": ("cifar10", 6000, 10, "resnet-gn"),
+    "mnist-small": ("mnist", 1500, 10, "mlp"),
+    "cifar10-small": ("cifar10", 1500, 10, "mlp"),
+    "digits": ("digits", 1797, 10, "cnn"),
+    "cancer": ("breast_cancer", 569, 2, "mlp"),
+    "wine": ("wine", 178, 3, "mlp"),
+    "iris": ("iris", 150, 3, "mlp"),
+}
+FULL = ("mnist", "cifar10", "digits", "cancer", "wine", "iris")
+RATES, KINDS, SEEDS = (0.05, 0.2, 0.4), ("any", "similar"), (10, 11, 12)
+FOLDS, BATCH = 4, 64
+SCORES = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
+ROWS, OUT = Path("runs/label-issues.jsonl"), Path("results/label-issues.json")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", nargs="?", choices=("run", "summary"), default="run")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(FULL))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data", type=Path, metavar="FOLDER")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no job later than this")
+    parser.add_argument("--rows", type=Path, nargs="+", default=[ROWS])
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args(arguments)
+    rows = [row for file in given.rows for row in read(file)]
+    if given.command == "summary":
+        summarise(rows, given.out)
+        return
+    jobs = missing(all_jobs(given.tasks, given.seeds, given.epochs), rows)
+    print(f"{len(jobs)} jobs", flush=True)
+    failed = work(
+        run,
+        jobs,
+        given.rows[0],
+        device=given.device,
+        folder=given.data,
+        workers=min(given.workers, max(1, len(jobs))),
+        minutes=given.minutes,
+    )
+    if failed:
+        raise SystemExit(f"{failed} jobs failed")
+
+
+def all_jobs(tasks: Sequence[str], seeds: Sequence[int], epochs: int) -> list[Job]:
+    """The cells; in a binary task every flip is one to the most similar class."""
+    return [
+        {"task": task, "kind": kind, "rate": rate, "seed": seed, "epochs": epochs}
+        for task, seed, kind, rate in itertools.product(tasks, seeds, KINDS, RATES)
+        if kind == "any" or TASKS[task][2] > 2
+    ]
+
+
+def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
+    """One cell: the networks are trained once, and all scores are those of the same networks."""
+    started = time.perf_counter()
+    data, count, classes, network = TASKS[job["task"]]
+    true = load(data, count, job["seed"], folder)
+    noisy = flipped(true, job["kind"], job["rate"], job["seed"], classes)
+    wrong = noisy.y != true.y
+    shape = tuple(true.x.shape[1:])
+    build = functools.partial(NETWORKS[network], shape, classes)
+    common = {"epochs": job["epochs"], "batch_size": BATCH, "seed": job["seed"], "device": device, "progress": False}
+    found = wm.label_issues(build, noisy, FOLDS, **common)
+    seconds = time.perf_counter() - started
+    one = wm.label_issues(build, noisy, 1, **common)
+    auc = {"label_issues": area(-found.margin, wrong), "label_issues, folds=1": area(-one.margin, wrong)}
+    labels, predicted, averaged = (t.numpy() for t in (found.labels, found.predicted, found.averaged))
+    auc |= cleanlab_scores(labels, predicted, wrong, "")
+    auc |= cleanlab_scores(labels, averaged, wrong, ", averaged")
+    filtered = torch.from_numpy(cleanlab_filter(labels, predicted))
+    yield {
+        "samples": len(true),
+        "network": network,
+        "accuracy": float((found.predicted.argmax(dim=1) == true.y).double().mean()),
+        "auc": auc,
+        "suspects": _retrieval(found.labels != found.suggested, wrong),
+        "expected": list(found.expected_precision),
+        "cleanlab filter": _retrieval(filtered, wrong),
+        "right suggestions": float((found.suggested == true.y)[wrong].double().mean()),
+        "seconds": seconds,
+        "seconds, folds=1": time.perf_counter() - started - seconds,
+    }
+
+
+def load(data: str, count: int, seed: int, folder: Path | None) -> Samples:
+    """Samples drawn by the seed, standardised: images by channel, tables by feature."""
+    every = _images(data, folder)[0] if data in ("mnist", "cifar10") else _table(data)
+    drawn = wm.data.subset(every, count=count, seed=seed) if count < len(every) else every
+    dims = (0, 2, 3) if drawn.x.ndim == 4 else (0,)
+    mean, deviation = drawn.x.mean(dim=dims, keepdim=True), drawn.x.std(dim=dims, keepdim=True) + 1e-6
+    return Samples((drawn.x - mean) / deviation, drawn.y)
+
+
+def flipped(samples: Samples, kind: str, rate: float, seed: int, classes: int) -> Samples:
+    """`rate` of the labels changed, to any other class or to that of the nearest mean."""
+    if kind == "any":
+        return wm.data.flip_labels(samples, rate, seed, classes)
+    means = torch.stack([samples.x[samples.y == k].flatten(1).mean(dim=0) for k in range(classes)])
+    nearest = torch.cdist(means, means).fill_diagonal_(torch.inf).argmin(dim=1)
+    chosen = torch.randperm(len(samples), generator=generator("similar", seed))[: round(rate * len(samples))]
+    labels = samples.y.clone()
+    labels[chosen] = nearest[labels[chosen]]
+    return Samples(samples.x, labels)
+
+
+def area(suspicion: Tensor | np.ndarray, wrong: Tensor) -> float:
+    """The area under the ROC curve."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(wrong.numpy(), np.asarray(suspicion)))
+
+
+def cleanlab_scores(labels: np.ndarray, predicted: np.ndarray, wrong: Tensor, suffix: str) -> dict[str, float]:
+    """AUC of each of cleanlab's scores, with and without the adjustment by class where there is one."""
+    from cleanlab.rank import get_label_quality_scores
+
+    found = {}
+    for method, adjust in itertools.product(SCORES, (False, True)):
+        if adjust and method == SCORES[2]:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores = get_label_quality_scores(labels, predicted, method=method, adjust_pred_probs=adjust)
+        found[f"cleanlab {method}{', adjusted' if adjust else ''}{suffix}"] = area(-scores, wrong)
+    return found
+
+
+def cleanlab_filter(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    from cleanlab.filter import find_label_issues
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found: np.ndarray = find_label_issues(labels, predicted, n_jobs=1)
+    return found
+
+
+def _retrieval(chosen: Tensor, wrong: Tensor) -> dict[str, float]:
+    hits = float((chosen & wrong).sum())
+    return {
+        "share": float(chosen.double().mean()),
+        "precision": hits / max(1, int(chosen.sum())),
+        "recall": hits / max(1, int(wrong.sum())),
+    }
+
+
+def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Means over the seeds of every cell, and how often `label_issues` is not below cleanlab's best score."""
+    if not rows:
+        raise SystemExit("there are no rows: name their files with --rows")
+    groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["task"], row["kind"], row["rate"], row["epochs"]), {}).setdefault(row["seed"], row)
+    cells = [_cell(key, list(seeds.values())) for key, seeds in sorted(groups.items())]
+    totals = {rival: _total(cells, rival) for rival in ("best", "best, averaged")}
+    origin = {key: rows[-1][key] for key in ("commit", "versions", "hardware")}
+    origin["hardware"] = {"devices": sorted({row["hardware"].get("gpu", row["hardware"]["device"]) for row in rows})}
+    settings = {
+        "folds": FOLDS,
+        "batch size": BATCH,
+        "optimizer": "AdamW(lr=0.001)",
+        "networks": {task: TASKS[task][3] for task in dict.fromkeys(cell["task"] for cell in cells)},
+    }
+    write_json(out, {"study": "W6", "settings": settings, **origin, "totals": totals, "cells": cells})
+    for cell in cells:
+        print(
+            f"{cell['task']:14s}{cell['kind']:8s}{cell['rate']:5.0%} {cell['label_issues']:.4f} folds=1 "
+            f"{cell['label_issues, folds=1']:.4f} cleanlab {cell['best']:.4f} averaged {cell['best, averaged']:.4f} "
+            f"precision {cell['precision']:.2f} of {cell['expected'][0]:.2f} to {cell['expected'][1]:.2f}, recall "
+            f"{cell['recall']:.2f}; filter {cell['filter precision']:.2f}, {cell['filter recall']:.2f}"
+        )
+    print(totals)
+
+
+def _cell(key: tuple[Any, ...], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    names = list(rows[0]["auc"])
+    auc = {name: statistics.fmean(row["auc"][name] for row in rows) for name in names}
+    own = [name for name in names if name.startswith("cleanlab") and not name.endswith("averaged")]
+    averaged = [name for name in names if name.endswith("averaged")]
+
+    def mean(*path: str) -> float:
+        values = [functools.reduce(lambda value, step: value[step], path, row) for row in rows]
+        return round(statistics.fmean(values), 5)
+
+    return {
+        **dict(zip(("task", "kind", "rate", "epochs"), key, strict=True)),
+        "seeds": sorted(row["seed"] for row in rows),
+        "label_issues": round(auc["label_issues"], 5),
+        "label_issues, folds=1": round(auc["label_issues, folds=1"], 5),
+        "best": round(max(auc[name] for name in own), 5),
+        "best, averaged": round(max(auc[name] for name in (*own, *averaged)), 5),
+        "standard error of the difference": _standard_error(rows, own),
+        "cleanlab": {name.removeprefix("cleanlab "): round(auc[name], 5) for name in (*own, *averaged)},
+        "accuracy": mean("accuracy"),
+        "precision": mean("suspects", "precision"),
+        "recall": mean("suspects", "recall"),
+        "expected": [round(statistics.fmean(row["expected"][i] or 0.0 for row in rows), 5) for i in (0, 1)],
+        "filter precision": mean("cleanlab filter", "precision"),
+        "filter recall": mean("cleanlab filter", "recall"),
+        "right suggestions": mean("right suggestions"),
+        "seconds": mean("seconds"),
+        "seconds, folds=1": mean("seconds, folds=1"),
+    }
+
+
+def _standard_error(rows: list[dict[str, Any]], rivals: Sequence[str]) -> float | None:
+    """Of the mean difference to the score of cleanlab that is best in the mean."""
+    if len(rows) < 2:
+        return None
+    best = max(rivals, key=lambda name: statistics.fmean(row["auc"][name] for row in rows))
+    differences = [row["auc"]["label_issues"] - row["auc"][best] for row in rows]
+    return round(statistics.stdev(differences) / math.sqrt(len(rows)), 5)
+
+
+def _total(cells: list[dict[str, Any]], rival: str) -> dict[str, Any]:
+    differences = [cell["label_issues"] - cell[rival] for cell in cells]
+    return {
+        "cells": len(cells),
+        "above": sum(value > 0 for value in differences),
+        "not below": sum(value >= 0 for value in differences),
+        "mean difference": round(statistics.fmean(differences), 5),
+        "smallest difference": round(min(differences), 5),
+        "folds=1 not below": sum(cell["label_issues, folds=1"] >= cell[rival] for cell in cells),
+    }
+
+
+if __name__ == "__main__":
+    main()
