@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +23,13 @@ from widemargin.training.optimizers import MakesOptimizer
 from widemargin.types import is_binary
 
 EARLY = 3
-"""The first epochs / EARLY are those in which predictions of training samples count."""
+"""A third of the epochs is early: then predictions of training samples count too."""
+
+LEARNED = 0.95
+"""Epochs count as soon as the held-out accuracy on the given labels reaches this part of its best value."""
+
+SHARPNESS = 10.0
+"""Weights of epochs: exp(−SHARPNESS · held-out cross-entropy)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,24 +42,31 @@ class Predictions:
 
 
 class PredictionRecorder(Callback):
-    """Adds up the probabilities of held-out samples over all epochs, and of all samples over the first `early`."""
+    """Probabilities after every epoch: `held_out`, by the network of the sample's fold, and `summed` over networks.
 
-    def __init__(self, x: Tensor, held: Int64[Tensor, " held"], early: int) -> None:
-        self.x, self.held, self.early = x, held.to(x.device), early
-        self.last = torch.zeros(0)
-        self.held_sum = self.early_sum = torch.zeros(())
-        self.epochs = 0
+    `begin` says which samples the next network predicts for `held_out`.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+        self.held = torch.arange(0)
+        self.held_out: list[Tensor] = []  # [samples, classes] in float32, one per epoch
+        self.summed: list[Tensor] = []
+        self.epoch = 0
+
+    def begin(self, held: Int64[Tensor, " held"]) -> None:
+        """Begin with the next network."""
+        self.held, self.epoch = held, 0
 
     def on_epoch_end(self, state: FitState) -> None:
         """Predict with the network as it is."""
-        self.epochs += 1
-        if self.epochs <= self.early:
-            every = probabilities(predict(state.model, self.x, batch_size=1024))
-            self.early_sum = self.early_sum + every
-            self.last = every[self.held.cpu()]
-        else:
-            self.last = probabilities(predict(state.model, self.x[self.held], batch_size=1024))
-        self.held_sum = self.held_sum + self.last
+        every = probabilities(predict(state.model, self.x, batch_size=1024)).float()
+        if self.epoch == len(self.summed):
+            self.summed.append(torch.zeros_like(every))
+            self.held_out.append(torch.zeros_like(every))
+        self.summed[self.epoch] += every
+        self.held_out[self.epoch][self.held] = every[self.held]
+        self.epoch += 1
 
 
 def cross_validate(
@@ -69,37 +83,66 @@ def cross_validate(
     device: str | torch.device | None,
     progress: bool | None,
 ) -> Predictions:
-    """Train a network outside of every fold; with one fold, one on all samples for the early epochs.
+    """Train a network outside of every fold; with one fold, one on all samples for a third of the epochs.
 
     `labels` are those of `samples` as class indices, by which the folds are stratified.
     """
-    early = -(-epochs // EARLY)
     devices = Devices() if device is None else Devices.of(device)
     samples = samples if device is None else samples.to(device)
     fold_of = stratified(labels, folds, seed)
-    parts: list[tuple[Tensor, PredictionRecorder]] = []
+    recorder = PredictionRecorder(samples.x)
     for fold in range(folds):
         held = (fold_of == fold).nonzero()[:, 0]
-        train = held if folds == 1 else (fold_of != fold).nonzero()[:, 0]
-        recorder = PredictionRecorder(samples.x, held, early)
         (network,) = build_seeded(build, [_seed(seed, fold)])
         check_module(network, "build()")
+        recorder.begin(held)
         fit(
             network,
-            samples.select(train),
+            samples.select(held if folds == 1 else (fold_of != fold).nonzero()[:, 0]),
             loss=loss,
-            epochs=early if folds == 1 else epochs,
+            epochs=-(-epochs // EARLY) if folds == 1 else epochs,
             optimizer=optimizer,
             batch_size=batch_size,
             seed=_seed(seed, fold),
             callbacks=[Measure(every=None), ProgressBar(show=progress), recorder],
             devices=devices,
         )
-        parts.append((held, recorder))
-    name = type(network).__name__
+    averaged = early_average(recorder) if folds == 1 else weighted_average(recorder, labels, folds)
     counted = sum(p.numel() for p in network.parameters())
-    averaged, predicted = _combined(parts, len(labels), folds)
-    return Predictions(averaged=averaged, predicted=predicted, network=f"{name} with {counted:,} parameters")
+    return Predictions(
+        averaged=averaged,
+        predicted=recorder.held_out[-1].double(),
+        network=f"{type(network).__name__} with {counted:,} parameters",
+    )
+
+
+def weighted_average(
+    found: PredictionRecorder, labels: Int64[Tensor, " samples"], folds: int
+) -> Float64[Tensor, "samples classes"]:
+    """2/3 of the average of the held-out predictions, and 1/3 of the early predictions of all networks."""
+    label = labels[:, None]
+    accuracies = [float((p.argmax(dim=1) == labels).double().mean()) for p in found.held_out]
+    losses = [-float(p.double().gather(1, label).clamp_min(1e-9).log().mean()) for p in found.held_out]
+    count = len(losses)
+    first = next(e for e in range(count) if accuracies[e] >= LEARNED * max(accuracies))
+    early = range(first, first + -(-(count - first) // EARLY))
+    least = min(losses[first:])
+    weights = {e: math.exp(-SHARPNESS * (losses[e] - least)) for e in range(first, count)}
+    return (2 * _mean(found.held_out, weights) + _mean(found.summed, {e: weights[e] for e in early}) / folds) / 3
+
+
+def early_average(found: PredictionRecorder) -> Float64[Tensor, "samples classes"]:
+    """The average of one network over the second half of its epochs, which are few."""
+    count = len(found.summed)
+    return _mean(found.summed, dict.fromkeys(range(count // 2, count), 1.0))
+
+
+def _mean(parts: Sequence[Tensor], weights: Mapping[int, float]) -> Float64[Tensor, "samples classes"]:
+    total = sum(weights.values())
+    mean = torch.zeros(parts[0].shape, dtype=torch.float64)
+    for epoch, weight in weights.items():
+        mean += weight / total * parts[epoch]
+    return mean
 
 
 def stratified(labels: Int64[Tensor, " samples"], folds: int, seed: int) -> Int64[Tensor, " samples"]:
@@ -118,17 +161,6 @@ def probabilities(scores: Tensor) -> Float64[Tensor, "samples classes"]:
         positive = scores.reshape(-1)
         scores = torch.stack([torch.zeros_like(positive), positive], dim=1)
     return scores.softmax(dim=1)
-
-
-def _combined(parts: list[tuple[Tensor, PredictionRecorder]], samples: int, folds: int) -> tuple[Tensor, Tensor]:
-    """Averages over epochs and networks, and the last predictions, in the order of the samples."""
-    early = torch.stack([one.early_sum / min(one.early, one.epochs) for _, one in parts]).mean(dim=0)
-    held_out, predicted = torch.empty_like(early), torch.empty_like(early)
-    for held, one in parts:
-        held_out[held] = one.held_sum / one.epochs
-        predicted[held] = one.last
-    assert len(early) == samples
-    return (early if folds == 1 else (early + 2 * held_out) / 3), predicted
 
 
 def _seed(seed: int, fold: int) -> int:

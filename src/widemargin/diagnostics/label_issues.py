@@ -193,13 +193,14 @@ def label_issues(
     """Rank the labels of `data` by how likely they are wrong.
 
     `folds` networks are trained, each on the samples outside of one fold. The prediction for a sample is a weighted
-    mean of two averages: the probabilities that the network that has not seen it gives it, over all epochs (2/3); and
-    those that all networks give it in the first third of the epochs, when they have not yet learned wrong labels by
-    heart (1/3). A noise model of the labels is fitted to it (`diagnostics.label_noise`), and the labels are ranked by
-    their margins under both.
+    mean of two averages over epochs: of the probabilities that the network that has not seen it gives it (2/3), and of
+    those that all networks give it early, when they have not yet learned wrong labels by heart (1/3). A noise model of
+    the labels is fitted to it (`diagnostics.label_noise`), and the labels are ranked by their margins under both.
 
-    With `folds=1` one network is trained on all samples for a third of the epochs, and the second average is taken
-    alone: a quarter of the work, or less, and a little less precise.
+    With `folds=1` one network is trained on all samples for a third of the epochs, and its predictions are averaged: a
+    tenth of the work. It needs enough samples to learn something in so few epochs.
+
+    The probabilities of all samples after every epoch are kept in memory in float32.
 
     Args:
         build: makes a network, with new weights each time; None for a small one that fits images and tables.
