@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,36 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit in WIDEMARGIN_COMMIT (for copies without history), else that of the checkout, else None."""
+    """The commit in WIDEMARGIN_COMMIT (for copies without history), else of the checkout, else the wheel's version.
+
+    Only a checkout of widemargin counts: a wheel may be installed inside another repository.
+    """
     if named := os.environ.get("WIDEMARGIN_COMMIT"):
         return named
+    if (checkout := _checkout(Path(__file__).resolve().parents[1])) is None:
+        versions = _versions()
+        return f"wheel {versions['widemargin']}" if "widemargin" in versions else None
     try:
         command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
         quiet = subprocess.DEVNULL
-        return subprocess.check_output(command, cwd=Path(__file__).parent, stderr=quiet, text=True, timeout=10).strip()
+        return subprocess.check_output(
+            command, cwd=checkout, env=environment, stderr=quiet, text=True, timeout=10
+        ).strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _checkout(package: Path) -> Path | None:
+    """The root of the repository of widemargin of which `package` is src/widemargin; None where there is none."""
+    root = package.parents[1]
+    if package.parent.name != "src" or not (root / ".git").exists():
+        return None
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return root if project == "widemargin" else None
 
 
 def _versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -127,7 +128,12 @@ def run(
     start = time.monotonic()
     for study in studies:
         left = None if minutes is None else max(0.0, minutes - (time.monotonic() - start) / 60)
-        found = running.run(study, scale, folder=runs, context=context, seeds=seeds, engine=executor, minutes=left)
+        limits = partial(running.run, study, scale, seeds=seeds, minutes=left)
+        try:
+            found = limits(folder=runs, context=context, engine=executor, log=notice)
+        except (KeyboardInterrupt, SystemExit):
+            notice(f"{study.id} was stopped, its finished trials are kept: the same command continues it")
+            raise
         title = f"{study.id}: {study.title}, {scale} scale, {found['trials']} trials"
         out().print(table(title, *CELLS, rows=map(_cells, found["claims"])))
         if not found["complete"]:

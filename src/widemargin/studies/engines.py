@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Literal, Protocol, runtime_checkable
 
-from widemargin._io.optional import import_optional
 from widemargin.studies import tasks
-from widemargin.studies.rows import Row
-from widemargin.studies.trial import Trial, TrialContext
+from widemargin.studies.ray_cluster import on_ray
+from widemargin.studies.trial import Claim, Trial, TrialContext, unclaimed
+from widemargin.studies.workers import Done, timed, workers
 
 EngineName = Literal["one-by-one", "population", "workers", "ray"]
-Done: TypeAlias = tuple[Trial, Row, float]
-"""A trial, what it measured, and the seconds it took (its share of them, where several ran together)."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Runs those trials that it can claim, each when its turn comes."""
+
+    def __call__(self, trials: Sequence[Trial], context: TrialContext, claim: Claim = ...) -> Iterator[Done]:
+        """Run them."""
+
 
 AT_ONCE = 64
 """So many trials at most make a population: what is not finished is lost when a run is killed."""
 
 
-def one_by_one(trials: Sequence[Trial], context: TrialContext) -> Iterator[Done]:
+def one_by_one(trials: Sequence[Trial], context: TrialContext, claim: Claim = unclaimed) -> Iterator[Done]:
     """In this process, in their order."""
     for trial in trials:
-        yield timed(trial, context)
+        if claim(trial):
+            yield timed(trial, context)
 
 
-def populations(trials: Sequence[Trial], context: TrialContext, at_once: int = AT_ONCE) -> Iterator[Done]:
+def populations(
+    trials: Sequence[Trial], context: TrialContext, claim: Claim = unclaimed, at_once: int = AT_ONCE
+) -> Iterator[Done]:
     """Those that can train together do; the others run one by one."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -37,10 +45,12 @@ def populations(trials: Sequence[Trial], context: TrialContext, at_once: int = A
         groups.setdefault(f"{trial.task} {alike}", []).append(trial)
     for group in groups.values():
         for first in range(0, len(group), at_once):
-            part = group[first : first + at_once]
-            task = tasks.find(part[0].task)
-            if len(part) == 1 or not isinstance(task, tasks.ManyTask):
-                yield from one_by_one(part, context)
+            task = tasks.find(group[0].task)
+            if len(group) == 1 or not isinstance(task, tasks.ManyTask):
+                yield from one_by_one(group[first : first + at_once], context, claim)
+                continue
+            part = [trial for trial in group[first : first + at_once] if claim(trial)]
+            if not part:
                 continue
             start = time.monotonic()
             rows = list(task.many(part, context))
@@ -48,65 +58,14 @@ def populations(trials: Sequence[Trial], context: TrialContext, at_once: int = A
             yield from ((trial, row, share) for trial, row in rows)
 
 
-def workers(trials: Sequence[Trial], context: TrialContext, count: int) -> Iterator[Done]:
-    """By `count` processes, which share a GPU where there is one: the cheap way to fill it with small trainings.
-
-    At most `count` trials are under way, so that whoever stops asking does not wait for the others.
-    """
-    waiting = iter(trials)
-    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=_one_thread) as pool:
-        running: set[Future[Done]] = {pool.submit(timed, t, context) for t in itertools.islice(waiting, count)}
-        try:
-            while running:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    running |= {pool.submit(timed, t, context) for t in itertools.islice(waiting, 1)}
-                    yield future.result()
-        finally:
-            for future in running:
-                future.cancel()
-
-
-def on_ray(trials: Sequence[Trial], context: TrialContext, address: str | None, gpus: float) -> Iterator[Done]:
-    """On Ray, here or on the cluster at `address`; each trial takes one processor and `gpus` of a GPU."""
-    ray = import_optional("ray", "--engine ray")
-    if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False, include_dashboard=False)
-    remote: Any = ray.remote(num_cpus=1, num_gpus=gpus)(timed)
-    running = [remote.remote(trial, context) for trial in trials]
-    try:
-        while running:
-            done, running = ray.wait(running, num_returns=1)
-            yield ray.get(done[0])
-    finally:
-        for one in running:
-            ray.cancel(one, force=True)
-
-
-def timed(trial: Trial, context: TrialContext) -> Done:
-    """One trial and its seconds."""
-    start = time.monotonic()
-    row = tasks.find(trial.task).run(trial, context)
-    return trial, row, time.monotonic() - start
-
-
-def engine(
-    name: EngineName, *, count: int = 1, address: str | None = None, device: str = "cpu"
-) -> Callable[[Sequence[Trial], TrialContext], Iterator[Done]]:
+def engine(name: EngineName, *, count: int = 1, address: str | None = None, device: str = "cpu") -> Engine:
     """The engine of that name."""
     if name == "one-by-one":
         return one_by_one
     if name == "population":
         return populations
     if name == "workers":
-        return lambda trials, context: workers(trials, context, count)
+        return partial(workers, count=count)
     if name == "ray":
-        share = 1 / count if device.startswith("cuda") else 0.0
-        return lambda trials, context: on_ray(trials, context, address, share)
+        return partial(on_ray, address=address, gpus=1 / count if device.startswith("cuda") else 0.0)
     raise ValueError(f"engine is {name!r}, expected one-by-one, population, workers or ray")
-
-
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from widemargin._io.locks import Claims
 from widemargin._io.progress import track
 from widemargin._io.provenance import provenance
 from widemargin.studies import engines, result
@@ -15,9 +16,11 @@ from widemargin.studies.expand import Case, StudyPlan, first_cells
 from widemargin.studies.schema import SCALES, ScaleName, Study
 from widemargin.studies.settings import Settings, SettingsDict
 from widemargin.studies.store import Store
-from widemargin.studies.trial import Trial, TrialContext
+from widemargin.studies.trial import Claim, Trial, TrialContext
+from widemargin.studies.workers import Done
 
-Engine = Callable[[Sequence[Trial], TrialContext], Iterator[engines.Done]]
+POLL = 0.5
+"""Seconds between looks at trials that another process runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +41,14 @@ def run(
     folder: Path = Path("runs/studies"),
     context: TrialContext | None = None,
     seeds: int | None = None,
-    engine: Engine = engines.one_by_one,
+    engine: engines.Engine = engines.one_by_one,
     minutes: float | None = None,
     progress: bool | None = None,
+    log: Callable[[str], object] = lambda _: None,
 ) -> result.Result:
     """Run what is not yet done, and return the result as plain values (see `result.of`).
+
+    Several processes, on one machine or on several that share `folder`, share the trials: each is run once.
 
     Args:
         study: what to run.
@@ -53,6 +59,7 @@ def run(
         engine: how trials are run, see `engines`.
         minutes: start no trial after so many; the result then says that it is not complete.
         progress: show a bar with the time left; by default on a terminal only.
+        log: is told that this process waits for trials that another one runs.
     """
     plan = plan_of(study, scale, seeds)
     store = Store(folder / f"{study.id}.jsonl")
@@ -62,10 +69,19 @@ def run(
     origin = {key: machine[key] for key in ("commit", "versions", "hardware")}
 
     def do(trials: Sequence[Trial], what: str) -> bool:
-        left = list({trial.key: trial for trial in trials if trial not in store}.values())
-        done = _until(engine, left, context, until)
-        for trial, row, seconds in track(done, f"{study.id} {what}", total=len(left), progress=progress):
-            store.add(trial, row, seconds, origin)
+        left = [trial for trial in {trial.key: trial for trial in trials}.values() if trial not in store]
+        with _Shared(store) as shared:
+            while left:
+                shared.refused = 0
+                done = _until(engine, left, context, until, shared.claim)
+                for trial, row, seconds in track(done, f"{study.id} {what}", total=len(left), progress=progress):
+                    store.add(trial, row, seconds, origin)
+                    shared.claims.release(trial.key)
+                store.refresh()
+                left = [trial for trial in left if trial not in store]
+                if not left or not shared.refused or _is_over(until):
+                    break
+                shared.wait(log, f"{study.id}: another process runs the last {len(left)} trials of the {what}, waiting")
         return all(trial in store for trial in trials)
 
     searched: list[SettingsDict] = []
@@ -155,10 +171,48 @@ def _metric(row: Settings, study: Study) -> float | None:
     return value
 
 
-def _until(engine: Engine, trials: list[Trial], context: TrialContext, until: float | None) -> Iterator[engines.Done]:
-    if not trials or (until is not None and time.monotonic() >= until):
+class _Shared:
+    """Trials that this process and others take from one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.refused, self.told = store, 0, False
+
+    def __enter__(self) -> _Shared:
+        self.claims = Claims(self.store.path.with_suffix(".lock"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.claims.close()
+
+    def claim(self, trial: Trial) -> bool:
+        """Whether this process is to run the trial."""
+        if not self.claims.take(trial.key):
+            self.refused += 1
+            return False
+        self.store.refresh()  # after it was taken: its last holder may have finished it
+        if trial in self.store:
+            self.claims.release(trial.key)
+            return False
+        return True
+
+    def wait(self, log: Callable[[str], object], message: str) -> None:
+        """Wait a moment; say so once."""
+        if not self.told:
+            log(message)
+        self.told = True
+        time.sleep(POLL)
+
+
+def _until(
+    engine: engines.Engine, trials: list[Trial], context: TrialContext, until: float | None, claim: Claim
+) -> Iterator[Done]:
+    if not trials or _is_over(until):
         return
-    for done in engine(trials, context):
+    for done in engine(trials, context, claim):
         yield done
-        if until is not None and time.monotonic() >= until:
+        if _is_over(until):
             return
+
+
+def _is_over(until: float | None) -> bool:
+    return until is not None and time.monotonic() >= until

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from widemargin.studies.settings import Settings, digest, plain
 
@@ -59,3 +60,12 @@ class TrialContext:
     device: str = "cpu"
     root: Path | None = None
     weights: Path | None = None
+
+
+Claim: TypeAlias = Callable[[Trial], bool]
+"""Whether this process is to run the trial: False where another one runs it, or has finished it."""
+
+
+def unclaimed(_: Trial) -> bool:
+    """The claim of a process that is alone."""
+    return True
