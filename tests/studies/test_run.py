@@ -10,7 +10,7 @@ import pytest
 
 from studies import tiny
 from studies.tiny import Counting
-from widemargin.studies import engines
+from widemargin.studies import engines, tasks
 from widemargin.studies.run import Estimate, estimate, plan_of, run
 from widemargin.studies.schema import Arm, Scale
 
@@ -33,7 +33,28 @@ def test_the_best_cell_is_chosen_and_only_it_is_tested(counting: Counting, tmp_p
     assert (claim["verdict"], found["verdict"], found["complete"]) == ("direction holds", "direction holds", True)
     assert len(found["rows"]) == 2 * FINAL  # a row and a point of a curve each
     assert found["seeds"] == [0, 1, 2]
-    assert found["search"]["table"][1] == {"at": "a at noise 0.0", "cell": {"x": 2.0}, "validation": 3.0}
+    searched = {"at": "a at noise 0.0", "cell": {"x": 2.0}, "validation": 3.0, "died": 0, "seeds": 1}
+    assert found["search"]["table"][1] == searched
+
+
+def test_a_cell_is_refused_where_a_search_seed_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fragile(Counting):
+        def run(self, trial: Any, context: Any) -> dict[str, Any]:
+            row = super().run(trial, context)
+            dies = trial.stage == "search" and trial.settings["x"] in self.fragile and trial.seed == 101
+            return {"validation": 0.1} if dies else row
+
+        fragile: tuple[float, ...] = (2.0,)
+
+    task, find = Fragile(), tasks.find
+    monkeypatch.setattr(tasks, "find", lambda name: task if name == "counting" else find(name))
+    scale = Scale(minutes=1, cells=2, search_seeds=3)
+    found = run(tiny.study(scale=scale), "budget", folder=tmp_path / "one")
+    assert found["chosen"]["a at noise 0.0"] == {"x": 1.0}
+    assert [row["died"] for row in found["search"]["table"][:2]] == [0, 1]
+    task.fragile = (1.0, 2.0)  # one died in every cell: the best of them is taken
+    found = run(tiny.study(scale=scale), "budget", folder=tmp_path / "two")
+    assert found["chosen"]["a at noise 0.0"] == {"x": 2.0}
 
 
 def test_the_smallest_is_chosen_where_the_study_says_so(counting: Counting, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,14 +14,17 @@ from widemargin.studies.rows import Row
 from widemargin.types import Labels
 
 
-def measured(network: nn.Module, samples: Samples, *, part: str, seed: int, shown: int) -> Row:
+def measured(network: nn.Module, samples: Samples, *, part: str, seed: int, shown: int, starts: int = 1) -> Row:
     """Of the samples of one part ("train", "test"): `between/within <part>`, both variances, and the first points.
 
-    Points are of the curve "embedding", at part, coordinates x and y and the digit.
+    Points are of the curve "embedding", at part, coordinates x and y and the digit. Variances are means over `starts`
+    embeddings, whose seeds follow one another; the points are of the first.
     """
-    embedded = tsne(last_hidden(network, samples), seed)
-    labels = samples.y.cpu()
-    between, within = variances(embedded, labels)
+    hidden, labels = last_hidden(network, samples), samples.y.cpu()
+    embedded = tsne(hidden, seed)
+    more = (tsne(hidden, 1000 * start + seed) for start in range(1, starts))
+    found = [variances(embedded, labels), *(variances(one, labels) for one in more)]
+    between, within = (statistics.fmean(values) for values in zip(*found))
     points = [
         {"curve": "embedding", "at": {"part": part, "digit": int(digit)}, "x": round(x, 2), "y": round(y, 2)}
         for (x, y), digit in zip(embedded[:shown].tolist(), labels[:shown].tolist())

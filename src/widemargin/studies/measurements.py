@@ -5,6 +5,7 @@
     {"kind": "attack", …, "target": {"arm": "cross-entropy"}}   the accuracy of that arm's network under attacks on ours
     {"kind": "attack", …, "relative": True}                     ε in units of √D, D numbers in an input
     {"kind": "minimal", "p": 2, "steps": 30}                    distances to the nearest misclassified inputs
+    {"kind": "attack", …, "clip": false, "gradient": "plain"}   as elsayed prints it, see `printed_attacks`
     {"kind": "noise", "sigmas": […]}                            Gaussian noise of rising standard deviation
     {"kind": "margins", "p": 2, "at": ["input"]}                statistics of the distance to the boundary
     {"kind": "density", "grid": [from, to, points]}             the density of the l_2 distance at the input
@@ -27,9 +28,10 @@ from typing import Any, TypeAlias
 from torch import nn
 
 from widemargin import attacks, bounds, margins
+from widemargin.checks import check_choice
 from widemargin.margins.output import Classes, Reading
 from widemargin.registry import argument
-from widemargin.studies import embedding, planes, samples
+from widemargin.studies import embedding, planes, printed_attacks, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings
 
@@ -64,6 +66,8 @@ def _attack(
     source: Settings | None = None,
     target: Settings | None = None,
     relative: bool = False,
+    clip: bool = True,
+    gradient: str = "safe",
     count: Count = None,
     curve: str | None = None,
     **settings: Any,
@@ -72,8 +76,10 @@ def _attack(
         raise ValueError("an attack has a source and a target, expected one of them: the other is the trial's network")
     maker = subject.network if target is not None else None if source is None else subject.networks(source)
     attacked = subject.network if target is None else subject.networks(target)
-    move = functools.partial(getattr(attacks, attack), **settings) if settings else attack
-    options = {"attack": move, "source": maker, "bounds": subject.parts.whole.bounds}
+    check_choice("gradient", gradient, ("safe", "plain"))
+    of = attacks if gradient == "safe" else printed_attacks
+    move = functools.partial(getattr(of, attack), **settings) if settings or of is printed_attacks else attack
+    options = {"attack": move, "source": maker, "bounds": subject.parts.whole.bounds if clip else None}
     unit = math.sqrt(subject.parts.whole.test.x[0].numel()) if relative else 1.0
     return _curve(subject, attacked, epsilons, count, curve or attack, "epsilon", unit=unit, **options)
 
@@ -153,11 +159,11 @@ def _density(subject: Subject, *, grid: Sizes, count: Count = None, curve: str =
     return {"margin mean": d.mean, "margin sd": d.std, "margin mean/sd": d.ratio, "points": points}
 
 
-def _embedding(subject: Subject, *, of: Sequence[str], count: Count = None, shown: int = 0) -> Row:
+def _embedding(subject: Subject, *, of: Sequence[str], count: Count = None, shown: int = 0, starts: int = 1) -> Row:
     row: Row = {"points": []}
     for part in of:
         some = samples.first(subject.parts.train if part == "train" else subject.parts.test, count)
-        one = embedding.measured(subject.network, some, part=part, seed=subject.seed, shown=shown)
+        one = embedding.measured(subject.network, some, part=part, seed=subject.seed, shown=shown, starts=starts)
         row = {**row, **one, "points": row["points"] + one["points"]}
     return row
 

@@ -26,6 +26,7 @@ def fit_options(settings: Settings) -> dict[str, Any]:
         "steps": settings["steps"],
         "batch_size": settings.get("batch"),
         "until": settings.get("until"),
+        "gradient_clip": settings.get("gradient_clip"),
         "progress": False,
     }
 

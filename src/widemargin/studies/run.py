@@ -12,6 +12,7 @@ from widemargin._io.locks import Claims
 from widemargin._io.progress import track
 from widemargin._io.provenance import provenance
 from widemargin.studies import engines, result
+from widemargin.studies.dead_seeds import is_dead
 from widemargin.studies.expand import Case, StudyPlan, first_cells
 from widemargin.studies.schema import SCALES, ScaleName, Study
 from widemargin.studies.settings import Settings, SettingsDict
@@ -116,27 +117,38 @@ def plan_of(study: Study, scale: ScaleName, seeds: int | None = None) -> StudyPl
 def choose(plan: StudyPlan, store: Store) -> tuple[dict[str, SettingsDict], list[SettingsDict]]:
     """The cell of every case with the best mean of `choose_by` over the search seeds, the first one among equals.
 
-    Only rows of the search stage are used; they hold no results on test data.
+    A cell is refused where one of its search seeds died (see `dead_seeds`), unless one did in every cell. Only rows of
+    the search stage are used; they hold no results on test data.
     """
     chosen: dict[str, SettingsDict] = {}
     table: dict[str, list[SettingsDict]] = {}
-    sign = -1.0 if plan.study.smallest else 1.0
     for case in plan.cases():
         at = plan.searched(case)
         if at is None:
             chosen[case.name] = case.arm.cells(1)[0]
             continue
         if at.name not in table:
-            table[at.name] = []
-            for cell, trials in plan.search(at):
-                values = [_metric(store[trial], plan.study) for trial in trials]
-                known = [value for value in values if value is not None]
-                score = statistics.fmean(known) if len(known) == len(values) else None
-                table[at.name].append({"at": at.name, "cell": cell, plan.study.choose_by: score})
-        scores = [row[plan.study.choose_by] for row in table[at.name]]
-        best = max(range(len(scores)), key=lambda i: (-float("inf") if scores[i] is None else sign * scores[i], -i))
-        chosen[case.name] = table[at.name][best]["cell"]
+            table[at.name] = [_searched(plan, store, at, cell, trials) for cell, trials in plan.search(at)]
+        chosen[case.name] = _best(table[at.name], plan.study)
     return chosen, [row for rows in table.values() for row in rows]
+
+
+def _searched(plan: StudyPlan, store: Store, at: Case, cell: SettingsDict, trials: Sequence[Trial]) -> SettingsDict:
+    """A cell of the search: the mean of `choose_by`, and how many of its seeds died."""
+    values = [_metric(store[trial], plan.study) for trial in trials]
+    known = [value for value in values if value is not None]
+    score = statistics.fmean(known) if len(known) == len(values) else None
+    died = sum(is_dead(dict(store[trial]), plan.study.classes) for trial in trials)
+    return {"at": at.name, "cell": cell, plan.study.choose_by: score, "died": died, "seeds": len(trials)}
+
+
+def _best(rows: Sequence[SettingsDict], study: Study) -> SettingsDict:
+    sign = -1.0 if study.smallest else 1.0
+    living = [row for row in rows if not row["died"]] or rows
+    scores = [row[study.choose_by] for row in living]
+    best = max(range(len(scores)), key=lambda i: (-float("inf") if scores[i] is None else sign * scores[i], -i))
+    cell: SettingsDict = living[best]["cell"]
+    return cell
 
 
 def estimate(plan: StudyPlan, folder: Path = Path("runs/studies")) -> Estimate:

@@ -45,7 +45,7 @@ O1 = losses.study(
         "CIFAR-10 is left out, then steps are cut from 20,000 to 5,000, then the search to 4 cells; the "
         "networks are those of O7; one GPU",
         "as the paper; one GPU",
-        **effort(minutes=(0.1, 8, 10, 900), seeds=(2, 2, 3, 5), cells=(1, 2, 4, 6)),
+        **effort(minutes=(0.1, 8, 10, 900), seeds=(2, 2, 3, 5), cells=(1, 2, 4, 6), search_seeds=(1, 1, 3, 3)),
         of_values=(
             {"set": {"MNIST": data.SMOKE_MNIST, "CIFAR-10": data.SMOKE_CIFAR10}},
             {"set": {"MNIST": data.QUICK_MNIST}},
@@ -88,12 +88,13 @@ O2 = losses.study(
     scales=scales(
         "digits of 8 × 8 pixels, a small network, 3 steps, no search",
         "68 and 550 images of mnist-5k; then steps, widths, the search (2 cells, at 550 images); two cores",
-        "steps cut from 20,000 to 5,000, then fractions to three of nine, then the search to 4 cells; one GPU",
+        "steps cut from 20,000 to 5,000, then fractions to two of nine, then the search to 4 cells, each with 5 seeds; "
+        "one GPU",
         "all fractions, each with its own search; one GPU, as populations",
-        **effort(minutes=(0.1, 12, 12, 900), seeds=(2, 2, 5, 5), cells=(1, 2, 4, 6)),
+        **effort(minutes=(0.1, 12, 50, 900), seeds=(2, 2, 20, 5), cells=(1, 2, 4, 6), search_seeds=(1, 1, 5, 3)),
         settings=(data.SMOKE_MNIST, data.QUICK_MNIST, data.BUDGET),
         search_at=(None, data.BUDGET_SEARCH),
-        only=({"fraction": (0.00125, 0.01)}, {"fraction": (0.00125, 0.01)}, {"fraction": (0.00125, 0.01, 1.0)}),
+        only=({"fraction": (0.00125, 0.01)},) * 3,
         arms=(losses.SOME, losses.SOME),
     ),
 )
@@ -111,7 +112,7 @@ O3 = losses.study(
         "steps cut from 40,000 to 3,000, then fractions to four of seven, then the search to 4 cells at 1 % "
         "of the training set for all fractions; one GPU",
         "all fractions, each with its own search; one GPU",
-        **effort(minutes=(0.1, 12, 60, 3000), seeds=(1, 2, 3, 5), cells=(1, 2, 4, 6)),
+        **effort(minutes=(0.1, 12, 60, 3000), seeds=(1, 2, 3, 5), cells=(1, 2, 4, 6), search_seeds=(1, 1, 3, 3)),
         settings=(data.SMOKE_CIFAR10, data.QUICK_CIFAR10, {"steps": 3000}),
         of_values=({"fraction": {0.005: {"data.train": 40}}},),
         search_at=(None, {"fraction": 0.01}, {"fraction": 0.01}),
@@ -205,7 +206,7 @@ O4 = Study(
         "claims; two cores",
         "steps cut from 40,000 to 5,000, then the search: the first values are taken; one GPU",
         "with a search of the learning rate for all; one GPU",
-        **effort(minutes=(0.1, 15, 90, 3000), seeds=(1, 2, 3, 5), cells=(1, 1, 1, 3)),
+        **effort(minutes=(0.1, 15, 90, 3000), seeds=(1, 2, 3, 5), cells=(1, 1, 1, 3), search_seeds=(1, 1, 1, 3)),
         settings=(overlay(data.SMOKE_CIFAR10, {"steps": 2}), data.QUICK_CIFAR10, {"steps": 5000}),
         of_values=({"fraction": {0.05: {"data.train": 40}}}, {"fraction": {0.05: {"data.train": 100}}}),
     ),

@@ -116,7 +116,7 @@ S2 = Study(
         "110 epochs of 20,000 samples are cut to 56, then the search to 3 cells at 2 layers; the regularizer "
         "adds up all class vectors instead of drawing one (10 times as much, on average); one GPU",
         "a search for each condition; one GPU",
-        **effort(minutes=(0.1, 15, 15, 600), seeds=(1, 2), cells=(1, 2, 3, 6)),
+        **effort(minutes=(0.1, 15, 15, 600), seeds=(1, 2), cells=(1, 2, 3, 6), search_seeds=(1, 1, 3, 3)),
         settings=({"batch": 20}, {"network": {"first": 128, "higher": 64}}),
         of_arms=({}, {}, {"LM": {"regularizers.jacobian.form": "sum"}}),
         of_values=(
@@ -208,15 +208,15 @@ S3 = Study(
         "60 digits of 8 × 8 pixels, 2 channels, 2 steps, no search",
         "mnist-5k, 6 channels, 160 steps, then 1024 samples and 3 layers are left out, then the search (2 "
         "cells, at 256 samples); two cores",
-        "the search is cut to 4 cells, at 256 samples and 2 layers; one GPU",
+        "the search is cut to 4 cells, each with 3 seeds; one GPU",
         "a search for each condition; one GPU",
-        **effort(minutes=(0.1, 15, 15, 300), seeds=(1, 2, 3, 5), cells=(1, 2, 4, 7)),
+        **effort(minutes=(0.1, 15, 80, 300), seeds=(1, 2, 5, 5), cells=(1, 2, 4, 7), search_seeds=(1, 1, 3, 3)),
         settings=(SMALL, {"data": {"name": "mnist-5k", "validation": 500}, "network": {"channels": 6}}),
         of_values=(
             {"samples": {count: {"data.train": 60, "steps": 2} for count in COUNTS}},
             {"samples": {256: {"steps": 160}, 512: {"steps": 160}}},
         ),
-        search_at=(None, {"samples": 256, "layers": 2}, {"samples": 256, "layers": 2}),
+        search_at=(None, {"samples": 256, "layers": 2}),
         only=({}, {"samples": (256, 512), "layers": (2,)}),
     ),
     deviations=(*DEVIATIONS, "Two values of λ are searched between the paper's."),

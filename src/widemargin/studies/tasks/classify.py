@@ -11,6 +11,7 @@ Settings:
     steps, batch  how many steps, of how many samples (None: of all)
     dtype         "float32" (default) or "float64"
     until         stop where the loss of a batch is below this
+    gradient_clip the largest global norm of the gradients
     measure       what else is measured on test data in the final stage, a list; see `studies.measurements`
     keep          keep the weights of the search's networks too, for studies that search the same (those of final
                   trials with a `measure` are kept anyway)
@@ -40,7 +41,10 @@ from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
 
 VERSION = 1
-_TRAINING = ("data", "network", "loss", "regularizers", "optimizer", "schedule", "steps", "batch", "dtype", "until")
+_TRAINING = (
+    *("data", "network", "loss", "regularizers", "optimizer", "schedule", "steps", "batch", "dtype", "until"),
+    "gradient_clip",
+)
 _SEEN_OF_TRAIN = 5000
 
 
@@ -66,7 +70,8 @@ def alike(trial: Trial) -> str:
     optimizer = {key: value for key, value in given["optimizer"].items() if key != "lr"}
     size = {key: given["data"].get(key) for key in ("name", "shape", "pca", "train", "fraction", "validation")}
     loss = {key: given["loss"].get(key) for key in ("name", "at", "p", "classes", "scores", "second_order")}
-    shared = [given.get(k) for k in ("network", "regularizers", "schedule", "steps", "batch", "dtype", "until")]
+    keys = ("network", "regularizers", "schedule", "steps", "batch", "dtype", "until", "gradient_clip")
+    shared = [given.get(key) for key in keys]
     return digest([shared, optimizer, size, loss])
 
 
