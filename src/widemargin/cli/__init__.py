@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 from widemargin import __version__
 from widemargin.cli import bounds, data, demo, label_issues, measure, models, picture, report, study, train
+from widemargin.cli.console import allow_any_terminal
 from widemargin.cli.errors import one_line_errors
 from widemargin.cli.options import DATA_ROOT, SESSION, Session, option
 
@@ -24,6 +27,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command with the arguments of the process."""
+    allow_any_terminal()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # files and workers end on the way out
     app(prog_name="widemargin")
 
 

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import codecs
 import math
-from collections.abc import Collection, Iterable, Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
     from rich.table import Table
     from rich.text import Text
+
+NARROWEST = 60
+"""Columns of a terminal that a table needs."""
+
+
+PLAIN = {
+    **{"±": "+-", "–": "-", "−": "-", "…": "...", "’": "'", "‘": "'", "“": '"', "”": '"', "×": "x", "·": "*"},
+    **{"α": "alpha", "γ": "gamma", "δ": "delta", "ε": "epsilon", "θ": "theta", "μ": "mu", "σ": "sigma", "Σ": "sum"},
+    **{"∞": "inf", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "‖": "||", "²": "^2", "§": "section ", "─": "-"},
+}
+"""Characters that the commands print, as an ASCII terminal can show them."""
+
+
+def allow_any_terminal() -> None:
+    """Let standard output and error replace what their encoding does not have, instead of failing at it."""
+    codecs.register_error("widemargin", _in_plain)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="widemargin")
+
+
+def _in_plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    missing = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character) or ascii(character)[1:-1] for character in missing), error.end
 
 
 def out() -> Console:
@@ -71,13 +99,25 @@ def table(
 ) -> Table:
     """A table in the common style, narrow enough for 80 columns; the columns `right` are aligned there.
 
-    Columns without names have no header line.
+    Columns without names have no header line. A terminal of fewer than 60 columns shows a list of the rows.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    class RowsOrList(Table):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
+            if options.max_width >= NARROWEST:
+                yield from super().__rich_console__(console, options)
+                return
+            yield heading
+            for row in zip(*(column.cells for column in self.columns), strict=True):
+                yield ""
+                for name, cell in zip(columns, row, strict=True):
+                    yield Text.assemble(f"{' '.join(name.split())}: " if name else "", cell, overflow="fold")
+
+    heading = text(title, "bold")
+    made = RowsOrList(title=heading, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     made.show_header = any(columns)
     for column in columns:
         width = max(map(len, column.split("\n")))  # a name is never broken

@@ -49,7 +49,8 @@ Number = float | None
 
 MODEL = network_option(
     "A network listed by [bold]widemargin models[/bold], or module:function: your own function that returns an "
-    "nn.Module, in the current directory or an installed package.",
+    "nn.Module. The module is imported, so its code runs; it is looked for in the current directory first, then on "
+    "PYTHONPATH and among the installed packages.",
     "NAME",
 )
 DATA = data_option("A data set listed by [bold]widemargin data[/bold].", "NAME", flag="--data")
