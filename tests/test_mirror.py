@@ -35,6 +35,8 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "data/opening.py": "data/test_batching.py",
     "geometry/cells.py": "geometry/test_slices.py",
     "geometry/polygons.py": "geometry/test_slices.py",
+    "integrations/__init__.py": "test_imports.py",
+    "integrations/batches.py": "integrations/test_torchmetrics.py",
     "layers/activation.py": "geometry/test_network.py",
     "layers/attention.py": "_autograd/test_forward_mode.py",
     "layers/convolution.py": "layers/test_forms.py",

@@ -11,10 +11,13 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "demo": ("mlxtend",),
     "files": ("pyarrow", "PIL"),
     "hub": ("datasets",),
+    "huggingface": ("transformers", "accelerate"),
+    "lightning": ("lightning",),
     "ray": ("ray",),
     "report": ("altair", "vl_convert", "jinja2"),
     "tensorboard": ("tensorboard", "torch.utils.tensorboard"),
-    "train": ("lightning_fabric", "lightning"),
+    "torchmetrics": ("torchmetrics",),
+    "train": ("lightning_fabric",),
     "vision": ("torchvision",),
 }
 """Packages that each extra installs, by their import names."""

@@ -1,0 +1,112 @@
+"""The loss in a real `transformers.Trainer`, with a small BERT of random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+import widemargin as wm
+from widemargin.integrations.huggingface import compute_loss
+
+EMBEDDING = "bert.embeddings.word_embeddings"
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*pin_memory"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def bert(seed: int = 0) -> nn.Module:
+    config = transformers.BertConfig(
+        vocab_size=20,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=8,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        num_labels=2,
+    )
+    torch.manual_seed(seed)
+    return transformers.BertForSequenceClassification(config)
+
+
+def rows(count: int = 32) -> list[dict[str, torch.Tensor]]:
+    """Sentences of six tokens, of which the last are masked; the first token tells the label."""
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for i in range(count):
+        tokens = torch.randint(2, 20, (6,), generator=generator)
+        tokens[0] = i % 2
+        mask = torch.ones(6, dtype=torch.long)
+        mask[6 - i % 3 :] = 0
+        found.append({"input_ids": tokens, "attention_mask": mask, "labels": torch.tensor(i % 2)})
+    return found
+
+
+def trained(kind: Any, model: nn.Module, folder: Path, **options: Any) -> Any:
+    settings = transformers.TrainingArguments(
+        output_dir=str(folder),
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        save_strategy="no",
+        logging_strategy="no",
+        seed=0,
+        **({"num_train_epochs": 6, "per_device_train_batch_size": 16, "learning_rate": 5e-3} | options),
+    )
+    trainer = kind(model=model, args=settings, train_dataset=rows(), eval_dataset=rows())
+    trainer.train()
+    return trainer
+
+
+class MarginTrainer(transformers.Trainer):  # type: ignore[misc]
+    compute_loss = compute_loss(wm.WideMargin())
+
+
+class CrossEntropyTrainer(transformers.Trainer):  # type: ignore[misc]
+    compute_loss = compute_loss(wm.losses.CrossEntropy())
+
+
+def test_it_trains_and_evaluates_with_a_margin_loss(tmp_path: Path) -> None:
+    model = bert()
+    before = wm.measure(model, rows())
+    trainer = trained(MarginTrainer, model, tmp_path)
+    after = wm.measure(model, rows())
+    assert list(after.margins) == [EMBEDDING]  # tokens can't move
+    assert after.accuracy == 1.0
+    assert after.statistics[EMBEDDING].mean > before.statistics[EMBEDDING].mean
+    found = trainer.evaluate()["eval_loss"]
+    batches = [wm.data.batches(rows()[i : i + 8]) for i in range(0, 32, 8)]  # the default size of evaluation
+    with torch.no_grad():
+        means = [float(wm.WideMargin()(model.eval(), x, y).mean()) for part in batches for x, y in part]
+    assert found == pytest.approx(sum(means) / 4, rel=1e-4)
+    predictions = trainer.predict(rows()).predictions
+    assert (predictions.argmax(axis=1) == after.predictions.numpy()).all()
+
+
+def test_cross_entropy_is_the_trainer_s_own(tmp_path: Path) -> None:
+    """Also with accumulated gradients, where a mean has to be divided by their number."""
+    for steps in (1, 2):
+        options = {"num_train_epochs": 2, "per_device_train_batch_size": 8, "gradient_accumulation_steps": steps}
+        ours, own = bert(), bert()
+        trained(CrossEntropyTrainer, ours, tmp_path, **options)
+        trained(transformers.Trainer, own, tmp_path, **options)
+        for name, value in own.state_dict().items():
+            torch.testing.assert_close(ours.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_bad_losses_and_batches_are_named() -> None:
+    with pytest.raises(ValueError, match="loss needs the positions"):
+        compute_loss(wm.losses.Weighted(samples=(1.0, 2.0)))
+    with pytest.raises(TypeError, match="loss is"):
+        compute_loss(wm.WideMargin)
+    method = compute_loss()
+    with pytest.raises(ValueError, match="'labels'"):
+        method(type("T", (), {})(), bert(), {"input_ids": torch.ones(1, 2, dtype=torch.long)})
