@@ -31,7 +31,9 @@ def page_name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*log_every_n_steps")  # Lightning's advice
+@pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:.*log_every_n_steps", "ignore:.*LeafSpec"
+)  # of Lightning
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every python block of a page, top to bottom, in one namespace and an empty folder."""

@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     found = {
         "logged": logged,
         "rows": callback.rows,
-        "median": float(metric.compute()),
+        "median": metric.compute().item(),
         "weights": float(weights.sum()),
     }
     (folder / f"{run.global_rank}.json").write_text(json.dumps(found))

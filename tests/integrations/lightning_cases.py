@@ -51,7 +51,7 @@ def loader(count: int, seed: int, **options: Any) -> DataLoader[Any]:
 
 
 def trainer(**options: Any) -> pl.Trainer:
-    values = {
+    values: dict[str, Any] = {
         "max_epochs": 2,
         "accelerator": "cpu",
         "enable_progress_bar": False,

@@ -188,7 +188,7 @@ def small(features: int, classes: int) -> nn.Module:
 def test_networks_of_your_own(module: Any) -> None:
     X, y = table()
     model = quick(module=module, calibrate=False).fit(X, y)
-    assert isinstance(model.network_[1], nn.BatchNorm1d)
+    assert isinstance(model.network_.get_submodule("1"), nn.BatchNorm1d)
     assert model.score(X, y) > 0.8
     assert clone(model).fit(X, y).score(X, y) == model.score(X, y)
     loaded = pickle.loads(pickle.dumps(model))

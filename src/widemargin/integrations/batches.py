@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from widemargin.margins.measurement import Measurement, measure
 from widemargin.margins.output import Classes
@@ -13,23 +14,26 @@ from widemargin.margins.output import Classes
 
 def measured(
     model: nn.Module,
-    batch: object,
+    x: object,
+    y: object,
     *,
     at: Sequence[str | nn.Module] | None,
     p: float,
     classes: Classes = 1,
 ) -> Measurement:
-    """`wm.measure` of one batch (x, y), also in inference mode, whose tensors have no gradients."""
+    """`wm.measure` of one batch, also in inference mode, whose tensors have no gradients; `x` may have names."""
     with torch.inference_mode(False):
-        return measure(model, ordinary(batch), at=at, p=p, classes=classes, batch_size=2**31, progress=False)
+        batch = ordinary(x), ordinary(y)
+        data: object = batch
+        if isinstance(x, Mapping):
+            data = DataLoader([batch], batch_size=None)  # type: ignore[arg-type, var-annotated]
+        return measure(model, data, at=at, p=p, classes=classes, batch_size=2**31, progress=False)
 
 
 def ordinary(batch: object) -> object:
     """The batch with copies of the tensors that were made in inference mode."""
     if isinstance(batch, Tensor):
         return batch.clone() if batch.is_inference() else batch
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {key: ordinary(value) for key, value in batch.items()}
-    if isinstance(batch, tuple | list):
-        return tuple(ordinary(value) for value in batch)
     return batch

@@ -45,7 +45,8 @@ class Margins(Callback):  # type: ignore[misc]
         p: the norm of the distance, in [1, ∞].
         samples: the most samples of a split that are measured in an epoch, of all processes together; None: all.
         network: the name of the submodule that maps inputs to scores; by default the `forward` of the module.
-        batch: a function from a batch of the loaders to (x, y); by default a batch is such a pair.
+        batch: a function from a batch of the loaders to (x, y); by default a batch is such a pair, or a dictionary with
+            "labels".
         page: the file of the page that is written at the end of `fit`, below the folder of the logger, or
             `Trainer(default_root_dir)` without one; None for no page. It needs the extra `report`.
     """
@@ -86,7 +87,7 @@ class Margins(Callback):  # type: ignore[misc]
         """Keep the batch for the end of the epoch, unless there are enough samples."""
         if not self._is_enough(trainer):
             self._kept.append(batch)
-            self._count += len(_labels(self._pair(batch)))
+            self._count += len(self._pair(batch)[1])
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the training samples that were kept."""
@@ -143,13 +144,14 @@ class Margins(Callback):  # type: ignore[misc]
         limit = None if self.samples is None else -(-self.samples // trainer.world_size)
         return limit is not None and (self._count if count is None else count) >= limit
 
-    def _pair(self, batch: Batch) -> tuple[object, object]:
+    def _pair(self, batch: Batch) -> tuple[object, Tensor]:
         found = batch if self.batch is None else self.batch(batch)
-        if not isinstance(found, tuple | list) or len(found) != 2:
-            said = "batch returned" if self.batch else "a batch is"
+        if isinstance(found, Mapping) and "labels" in found:
+            found = {name: value for name, value in found.items() if name != "labels"}, found["labels"]
+        if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Tensor):
             raise TypeError(
-                f"{said} a {type(found).__name__}, expected a pair (x, y): pass Margins(batch=…), a function from a "
-                "batch to that pair"
+                f"a batch is a {type(found).__name__}, expected a pair (x, y) with a tensor of labels, or a dictionary "
+                "with 'labels': pass Margins(batch=…), a function from a batch to such a pair"
             )
         return found[0], found[1]
 
@@ -195,12 +197,6 @@ class Margins(Callback):  # type: ignore[misc]
             "versions": made["versions"],
             "hardware": made["hardware"],
         }
-
-
-def _labels(pair: tuple[object, object]) -> Tensor:
-    if not isinstance(pair[1], Tensor):
-        raise TypeError(f"the labels of a batch are a {type(pair[1]).__name__}, expected a tensor [batch]")
-    return pair[1]
 
 
 def _warn(text: str) -> None:

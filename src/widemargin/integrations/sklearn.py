@@ -117,7 +117,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.classes_, indices = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has the one class {self.classes_[0]!r}, expected at least 2 classes")
-        self.scaler_ = StandardScaler().fit(table, sample_weight=weights) if self.standardize else None
+        self.scaler_: Any = StandardScaler().fit(table, sample_weight=weights) if self.standardize else None
         samples = Samples(self._inputs(table), torch.from_numpy(indices).long())
         weight = None if weights is None else torch.from_numpy(weights / weights.mean()).float()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -126,7 +126,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.temperature_ = 1.0
         if self.calibrate:
             self.temperature_ = self._temperature(start, samples, weight, seed)
-        self.network_ = self._trained(start, samples, weight, seed)
+        self.network_: nn.Module = self._trained(start, samples, weight, seed)
         return self
 
     def predict(self, X: object) -> Shaped[NDArray[Any], " samples"]:

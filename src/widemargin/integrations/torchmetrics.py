@@ -87,15 +87,15 @@ class MarginDistance(Metric):  # type: ignore[misc]
         return self.at or ("input",)
 
     def update(self, model: nn.Module, x: object, y: object) -> None:
-        """Measure the samples of a batch."""
-        found = measured(model, (x, y), at=self.at, p=self.p, classes=self.classes)
+        """Measure the samples of a batch; `x` is a tensor, or a mapping of tensors that the network takes by name."""
+        found = measured(model, x, y, at=self.at, p=self.p, classes=self.classes)
         rows = torch.stack(list(found.margins.values()), dim=1).float()
         self.distances.append(rows.flatten().to(self.device))
         self.right += int((found.predictions == found.labels).sum())
         self.total += len(found)
 
-    def compute(self) -> Tensor | dict[str, Tensor]:
-        """The statistic of all samples since the last reset."""
+    def compute(self) -> Any:
+        """The statistic of all samples since the last reset: a tensor, or one for each of several places."""
         values = {
             name: torch.tensor(STATISTICS[self.statistic](d), device=self.device)
             for name, d in self._distributions().items()
