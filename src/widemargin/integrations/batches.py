@@ -26,7 +26,7 @@ def measured(
         batch = ordinary(x), ordinary(y)
         data: object = batch
         if isinstance(x, Mapping):
-            data = DataLoader([batch], batch_size=None)  # type: ignore[arg-type, var-annotated]
+            data = DataLoader([batch], batch_size=None)  # type: ignore[arg-type]
         return measure(model, data, at=at, p=p, classes=classes, batch_size=2**31, progress=False)
 
 
