@@ -30,14 +30,14 @@ def test_plain_zipped_and_otherwise_spelled(tmp_path: Path) -> None:
     assert contents(tmp_path) == CONTENTS | {"a-idx1": b"FIRST"}
 
 
-def test_a_sum_is_of_the_file_as_it_lies(tmp_path: Path) -> None:
-    write(tmp_path, CONTENTS, zipped=True)
-    zipped = {f"{name}.gz": md5(gzip.compress(content, mtime=0)) for name, content in CONTENTS.items()}
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_a_sum_is_of_the_content_however_it_is_packed(tmp_path: Path, level: int) -> None:
     plain = {name: md5(content) for name, content in CONTENTS.items()}
-    assert contents(tmp_path, zipped | dict.fromkeys(NAMES, "0")) == CONTENTS
-    (tmp_path / "a-idx1.gz").unlink()
-    write(tmp_path, {"a-idx1": b"first"})
-    assert contents(tmp_path, zipped | plain) == CONTENTS
+    (tmp_path / "a-idx1.gz").write_bytes(gzip.compress(b"first", compresslevel=level, mtime=level))
+    write(tmp_path, {"b-idx1": b"second"})
+    assert contents(tmp_path, plain) == CONTENTS
+    with pytest.raises(ValueError, match=rf"{tmp_path}/a-idx1\.gz, unpacked, .*{md5(b'first')} .*--no-verify"):
+        contents(tmp_path, plain | {"a-idx1": "0" * 32})
 
 
 def test_a_wrong_sum_names_the_file_and_both_sums(tmp_path: Path) -> None:
@@ -69,10 +69,11 @@ def test_a_broken_gzip_file_is_named(tmp_path: Path, broken: bytes) -> None:
 def test_an_archive_is_read_in_place(tmp_path: Path) -> None:
     packed = tar_bytes(CONTENTS | {"readme.html": b"more"})
     (tmp_path / "all.tar.gz").write_bytes(packed)
-    assert contents(tmp_path, {"all.tar.gz": md5(packed)}, "all.tar.gz") == CONTENTS
+    plain = {name: md5(content) for name, content in CONTENTS.items()}
+    assert contents(tmp_path, plain, "all.tar.gz") == CONTENTS
     assert [path.name for path in tmp_path.iterdir()] == ["all.tar.gz"]
-    with pytest.raises(ValueError, match=rf"all\.tar\.gz .*{md5(packed)}"):
-        contents(tmp_path, {"all.tar.gz": "0"}, "all.tar.gz")
+    with pytest.raises(ValueError, match=rf"all\.tar\.gz/.*b-idx1 has .*{md5(b'second')}"):
+        contents(tmp_path, plain | {"b-idx1": "0"}, "all.tar.gz")
 
 
 @pytest.mark.parametrize(

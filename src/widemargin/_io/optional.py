@@ -15,6 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "lightning": ("lightning",),
     "ray": ("ray",),
     "report": ("altair", "vl_convert", "jinja2"),
+    "tables": ("pandas",),
     "tensorboard": ("tensorboard", "torch.utils.tensorboard"),
     "torchmetrics": ("torchmetrics",),
     "train": ("lightning_fabric",),

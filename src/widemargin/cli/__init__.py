@@ -42,6 +42,10 @@ def _version(wanted: bool) -> bool:
 @app.callback()
 def common(
     data_root: Annotated[Path | None, option(DATA_ROOT, "FOLDER")] = None,
+    no_verify: Annotated[
+        bool,
+        typer.Option("--no-verify", metavar="", help="Read data files that differ from their original release."),
+    ] = False,
     traceback: Annotated[
         bool,
         typer.Option("--traceback", metavar="", envvar="WIDEMARGIN_TRACEBACK", help="Show the traceback of an error."),
@@ -68,7 +72,7 @@ def common(
     sokolic: Robust Large Margin Deep Neural Networks (2017)
     farhang: Investigating Generalization by Controlling Normalized Margin (2022)
     """
-    SESSION.set(Session(data_root=data_root, traceback=traceback))
+    SESSION.set(Session(data_root=data_root, verify=not no_verify, traceback=traceback))
 
 
 COMMANDS = (

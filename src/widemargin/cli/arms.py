@@ -33,7 +33,8 @@ def arm(
 ) -> ArmResult:
     """One network of a page, with the `hardest` samples, those of smallest margin.
 
-    Images among the inputs, of one or three channels, are shown in the range `bounds`, by default in their own.
+    `inputs` has a row for each row of the measurement. Images among them, of one or three channels, are shown in the
+    range `bounds`, by default in their own.
     `more`: other entries of `report.schema.ArmResult`, such as curve, history and note.
     """
     place = next(iter(measured.margins))
@@ -42,7 +43,7 @@ def arm(
         label, prediction = (label_of(column[i].item(), classes) for column in (measured.labels, measured.predictions))
         margin = plain(measured.margins[place][i].item())
         position = measured.position(i)
-        picture = {} if inputs is None else image(inputs[position], bounds)
+        picture = {} if inputs is None else image(inputs[i], bounds)
         shown.append({"index": position, "label": label, "prediction": prediction, "margin": margin, **picture})
     values = {at: [plain(m) for m in margins.tolist()] for at, margins in measured.margins.items()}
     made = {"name": name, "samples": len(measured), "accuracy": measured.accuracy, "margins": values, "hardest": shown}

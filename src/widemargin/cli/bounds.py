@@ -12,6 +12,7 @@ from widemargin.cli import options, tables
 from widemargin.cli.console import notice, out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import in_memory, load_inputs, note_untrained
+from widemargin.cli.sources import DataSource
 from widemargin.cli.options import Number, data_option, option
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def bounds(
     data: options.DataName,
     set_: options.Set = None,
     weights: options.Weights = None,
+    test: options.Test = None,
+    label: options.Label = None,
     split: options.Split = "train",
     samples: Annotated[int, data_option("Use at most N samples, drawn at random.", "N", min=2)] = 500,
     data_root: options.DataRoot = None,
@@ -94,7 +97,8 @@ def bounds(
     if not 0 < delta < 1:
         raise ValueError(f"--delta is {delta}, expected a probability between 0 and 1")
     cover = parse_covering(covering)
-    inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder)
+    source = DataSource(data=data, test=test, label=label, split=split, seed=seed, root=data_root)
+    inputs = load_inputs(model, source, set_, weights, device, folder)
     part = drawn(in_memory(inputs.samples, data), samples, seed)
     note_untrained(model, weights)
     common = {"biases": biases, "batch_size": batch_size}

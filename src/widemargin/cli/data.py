@@ -47,7 +47,7 @@ def data(
         from widemargin.data import load
 
         with about("NAME"):
-            found = load(name, root=data_root or SESSION.get().data_root)
+            found = load(name, root=data_root or SESSION.get().data_root, verify=SESSION.get().verify)
         console.print(_one(found))
         return
     rows = [(known, *words) for known, words in ABOUT.items()]

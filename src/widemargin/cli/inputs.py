@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from widemargin._io.files import check_writable
 from widemargin.cli.console import notice, printable
 from widemargin.cli.errors import about
-from widemargin.cli.networks import parse_settings, resolve
-from widemargin.cli.options import SESSION, DataSplit
+from widemargin.cli.networks import names_of_settings, parse_settings, resolve
+from widemargin.cli.sources import DataSource, settings_of
 
 if TYPE_CHECKING:
     import torch
@@ -34,38 +34,42 @@ class Inputs:
 
 def load_inputs(
     model: str,
-    data: str,
+    source: DataSource,
     set_: Sequence[str] | None,
     weights: Path | None,
-    seed: int,
-    split: DataSplit,
-    data_root: Path | None,
     device: str,
     folder: Path,
     at: Sequence[str] | None = None,
 ) -> Inputs:
-    """Load the network and the data of a command; check that they fit together, and the output folder."""
-    from widemargin.data import load
+    """Load the network and the data of a command; check that they fit together, and the output folder.
+
+    Settings of the network that are sizes, channels and classes are those of the user's own data, unless given.
+    """
     from widemargin.places import check_places
 
     settings = parse_settings(set_ or [])
     check_folder(folder)
     chosen = find_device(device)
-    network = resolve(model, settings=settings, weights=weights, seed=seed).to(chosen)
+    loaded = source.load() if source.is_own else None
+    if loaded is not None:
+        told = settings_of(loaded)
+        settings = {key: told[key] for key in names_of_settings(model) if key in told} | settings
+    network = resolve(model, settings=settings, weights=weights, seed=source.seed).to(chosen)
     if at:
         with about("--at"):
             check_places(network, at)
-    with about("--data"):
-        loaded = load(data, root=data_root or SESSION.get().data_root)
-    samples = loaded.train if split == "train" else loaded.test
-    check_fits(network, samples, model, data)
+    loaded = source.load() if loaded is None else loaded
+    samples = source.part(loaded)
+    check_fits(network, samples, model, source.data, loaded.classes if source.is_own else ())
+    own = {"test": source.test, "label": source.label, "network": settings} if source.is_own else {}
     origin = {
         "model": model,
         "set": [printable(pair) for pair in set_ or []],
         "weights": None if weights is None else printable(weights),
-        **({"seed": seed} if weights is None else {}),
-        "data": data,
-        "split": split,
+        **({"seed": source.seed} if weights is None or source.is_own else {}),
+        "data": printable(source.data),
+        "split": source.split,
+        **{key: value for key, value in own.items() if value},
         "device": str(chosen),
     }
     return Inputs(network=network, data=loaded, samples=samples, device=chosen, origin=origin)
@@ -113,27 +117,34 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def check_fits(network: nn.Module, samples: Any, model: str, data: str) -> None:
-    """Run one sample, so that inputs of the wrong shape give an error about the options."""
+def check_fits(network: nn.Module, samples: Any, model: str, data: str, classes: Sequence[str] = ()) -> None:
+    """Run one sample, so that inputs of the wrong shape and missing classes give an error about the options."""
     import torch
 
     from widemargin.data import batches
-    from widemargin.modules import evaluating, floating_parameter
+    from widemargin.modules import NamedInputs, arguments, cast_input, evaluating, forward
 
-    x, _ = next(iter(batches(samples, batch_size=1)))
-    weight = floating_parameter(network)
-    if weight is not None:
-        x = x.to(weight.device, weight.dtype if x.is_floating_point() else x.dtype)
+    x, y = next(iter(batches(samples, batch_size=1)))
+    x = arguments(network, cast_input(network, x))
     try:
         with evaluating(network), torch.no_grad():
-            network(x)
+            scores = forward(network, x)
     except torch.OutOfMemoryError as error:
         raise ValueError(f"--model {model} does not fit into this device's memory, even with one sample") from error
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
+        shape = repr(x) if isinstance(x, NamedInputs) else f"of shape {list(x.shape[1:])}"
         raise ValueError(
-            f"--model {model} can't take the inputs of --data {data}, of shape {list(x.shape[1:])}: "
+            f"--model {model} can't take the inputs of --data {data}, {shape}: "
             f"{str(error).splitlines()[0]}; its settings may change that (--set)"
         ) from error
+    count = scores.shape[1] if scores.ndim == 2 else 1
+    are_names = any(name != str(label) for label, name in enumerate(classes))
+    if count > 1 and not y.is_floating_point() and (len(classes) > count or (are_names and len(classes) != count)):
+        shown = ", ".join(classes[:8]) + (", …" if len(classes) > 8 else "")
+        raise ValueError(
+            f"--model {model} has {count} scores, but --data {data} has {len(classes)} classes ({shown}); its settings "
+            "may change that (--set)"
+        )
 
 
 def measure_margins(network: nn.Module, samples: Any, *, batch_size: int, **options: Any) -> Measurement:

@@ -14,6 +14,7 @@ from widemargin.cli.console import out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, note_untrained, parse_classes
 from widemargin.cli.options import margin_option, result_option
+from widemargin.cli.sources import DataSource, with_positions
 
 if TYPE_CHECKING:
     from widemargin.certify.bracket import Bracket
@@ -25,6 +26,8 @@ def measure(
     set_: options.Set = None,
     weights: options.Weights = None,
     seed: options.Seed = 0,
+    test: options.Test = None,
+    label: options.Label = None,
     split: options.Split = "test",
     data_root: options.DataRoot = None,
     at: options.At = None,
@@ -62,6 +65,10 @@ def measure(
       widemargin measure --model elsayed-mnist-cnn --set size=8 \
           --data digits --at input --at conv2
 
+    Your own images, a folder for each class, all of them:
+
+      widemargin measure --model elsayed-mnist-cnn --data photos/ --split all
+
     Your own network, build() in nets.py, in the l_inf norm, with a list of the
     ten samples of smallest margin:
 
@@ -74,13 +81,15 @@ def measure(
         norms.check_p(p)
     against = parse_classes(classes)
     check_installed("pyarrow", purpose="writing margins.parquet")  # before the work, not after it
-    inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder, at)
+    source = DataSource(data=data, test=test, label=label, split=split, seed=seed, root=data_root)
+    inputs = load_inputs(model, source, set_, weights, device, folder, at)
     make_folder(folder)
     note_untrained(model, weights)
     how = {"at": at or None, "p": p, "classes": against, "read_as": read_as}
     result = measure_margins(inputs.network, inputs.samples, batch_size=batch_size, **how)
     origin = {**inputs.origin, "batch_size": batch_size, "widemargin": __version__}
     result = dataclasses.replace(result, settings={**origin, **result.settings})
+    result = with_positions(inputs.samples, result) if source.is_own else result
     written = [*result.write(folder)]  # before anything is printed: `| head` must not lose the results
     bounds = _bracket(inputs, bracket, p=p, batch_size=batch_size) if bracket else None
     more = {}

@@ -54,6 +54,18 @@ def resolve(model: str, *, settings: Mapping[str, Json], weights: Path | None = 
     return network
 
 
+def names_of_settings(model: str) -> tuple[str, ...]:
+    """The names of the settings that the builder of `model` takes."""
+    from widemargin import models
+
+    if ":" not in model:
+        return tuple(models.describe(model).settings) if model in models.names() else ()
+    try:
+        return tuple(inspect.signature(imported(model)).parameters)
+    except ValueError:  # a builtin without a signature
+        return ()
+
+
 def parse_settings(pairs: Sequence[str]) -> dict[str, Json]:
     """`key=value` pairs as a dict: each value a Python literal, or a bare word that is taken as a string."""
     settings: dict[str, Json] = {}
@@ -68,25 +80,25 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Json]:
     return settings
 
 
-def imported(model: str) -> Callable[..., object]:
+def imported(model: str, option: str = "--model", returns: str = "an nn.Module") -> Callable[..., object]:
     """The function that `module:function` names, looked for in the current directory first."""
     module_name, _, function_name = model.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), function_name)):
-        raise ValueError(f"--model is {model!r}, expected a name of `widemargin models` or module:function")
+        raise ValueError(f"{option} is {model!r}, expected a name or module:function")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise ImportError(f"--model is {model!r}, but {module_name} can't be imported: {error}") from error
-        raise ImportError(f"--model is {model!r}, but there is no module {error.name!r} here or installed") from error
+            raise ImportError(f"{option} is {model!r}, but {module_name} can't be imported: {error}") from error
+        raise ImportError(f"{option} is {model!r}, but there is no module {error.name!r} here or installed") from error
     function = getattr(module, function_name, None)
     if function is None:
-        raise ValueError(f"--model is {model!r}, but {module_name} has no {function_name!r}")
+        raise ValueError(f"{option} is {model!r}, but {module_name} has no {function_name!r}")
     if not callable(function) or (not inspect.isclass(function) and hasattr(function, "named_modules")):
         kind = type(function).__name__
-        raise TypeError(f"--model is {model!r}, which is a {kind}, expected a function that returns an nn.Module")
+        raise TypeError(f"{option} is {model!r}, which is a {kind}, expected a function that returns {returns}")
     return function
 
 

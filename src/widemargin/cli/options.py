@@ -17,6 +17,7 @@ class Session:
     """Options that are given before the command."""
 
     data_root: Path | None = None
+    verify: bool = True
     traceback: bool = False
 
 
@@ -44,7 +45,7 @@ margin_option = partial(option, panel="Margin")
 running_option = partial(option, panel="Running")
 result_option = partial(option, panel="Results")
 
-DataSplit = Literal["test", "train"]
+DataSplit = Literal["test", "train", "all"]
 Number = float | None
 
 MODEL = network_option(
@@ -53,7 +54,12 @@ MODEL = network_option(
     "PYTHONPATH and among the installed packages.",
     "NAME",
 )
-DATA = data_option("A data set listed by [bold]widemargin data[/bold].", "NAME", flag="--data")
+DATA = data_option(
+    "A data set listed by [bold]widemargin data[/bold], or your own: a .npz, .csv or .parquet file, a folder of images "
+    "by class, or module:function.",
+    "NAME|FILE",
+    flag="--data",
+)
 Model = Annotated[str, MODEL]
 Set = Annotated[
     list[str] | None,
@@ -68,7 +74,14 @@ Seed = Annotated[int, running_option("Seed of random weights and random choices.
 DataName = Annotated[str, DATA]
 DATA_ROOT = "The folder of the data sets; by default $WIDEMARGIN_DATA."
 DataRoot = Annotated[Path | None, data_option(DATA_ROOT, "FOLDER", flag="--data-root")]
-Split = Annotated[DataSplit, data_option("The samples to use: those of the test set or of the training set.")]
+Split = Annotated[DataSplit, data_option("The samples to use: those of the test set, of the training set, or all.")]
+Test = Annotated[
+    str | None,
+    data_option("Your test samples, as --data; by default a fifth of each class of --data, drawn by --seed.", "FILE"),
+]
+Label = Annotated[
+    str | None, data_option("The column of labels in a table; by default y, label, target or class.", "COLUMN")
+]
 At = Annotated[
     list[str] | None,
     margin_option(

@@ -12,6 +12,7 @@ from widemargin.cli.console import out, say, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, check_folder, in_memory, load_inputs, make_folder, note_untrained
 from widemargin.cli.options import option
+from widemargin.cli.sources import DataSource
 
 if TYPE_CHECKING:
     from widemargin.report.schema import Picture
@@ -81,7 +82,8 @@ def picture(
         if model is None or data is None:
             raise ValueError("--model and --data are needed, or --paper for a picture of a paper")
         chosen = parse_samples(samples)
-        inputs = load_inputs(model, data, set_, weights, seed, split, data_root, device, folder)
+        source = DataSource(data=data, split=split, seed=seed, root=data_root)
+        inputs = load_inputs(model, source, set_, weights, device, folder)
         note_untrained(model, weights)
         drawn = _picture(inputs, chosen, padding, max_cells, pixels)
     make_folder(folder)

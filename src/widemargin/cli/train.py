@@ -17,6 +17,7 @@ from widemargin.cli import arms, options, tables
 from widemargin.cli.console import complain, out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, in_memory, load_inputs, make_folder, measure_margins, parse_classes
+from widemargin.cli.sources import DataSource, with_positions
 from widemargin.cli.options import Number, data_option, option, result_option
 from widemargin.registry import LossName, OptimizerName, ScheduleName
 
@@ -48,6 +49,8 @@ def train(
     count: Annotated[
         int | None, data_option("Train on N samples drawn at random; by default on all.", "N", min=1)
     ] = None,
+    test: options.Test = None,
+    label: options.Label = None,
     data_root: options.DataRoot = None,
     strength: Annotated[Number, loss_option("Factor of the term that widens margins (wide-margin).", "X")] = None,
     share: Annotated[
@@ -94,6 +97,10 @@ def train(
       widemargin train --model elsayed-mnist-cnn --data mnist-5k \
           --loss cross-entropy --out runs/plain
 
+    Your own table, with the labels in the column species:
+
+      widemargin train --model toy-mlp --data iris.csv --label species
+
     The large-margin loss of elsayed at two places:
 
       widemargin train --model elsayed-mnist-cnn --data mnist-5k \
@@ -122,7 +129,8 @@ def train(
     if not is_installed("lightning"):
         check_installed("lightning_fabric", purpose="training")
     check_installed("pyarrow", purpose="writing margins.parquet")  # before the work, not after it
-    inputs = load_inputs(model, data, set_, weights, seed, "test", data_root, device, folder, at)
+    source = DataSource(data=data, test=test, label=label, seed=seed, root=data_root)
+    inputs = load_inputs(model, source, set_, weights, device, folder, at)
     samples = inputs.data.train
     if count is not None:
         with about("--count"):
@@ -159,6 +167,7 @@ def train(
     where = {"at": places or getattr(minimised, "at", None), "p": getattr(minimised, "p", 2.0) if p is None else p}
     margins = measure_margins(inputs.network, inputs.samples, **where, batch_size=256)
     margins = dataclasses.replace(margins, settings={**origin, **margins.settings})
+    margins = with_positions(inputs.samples, margins) if source.is_own else margins
     title = f"{model} on {data}, {loss}"
     written = _write(folder, inputs, result, margins, title, round(time.monotonic() - start, 1))
     console = out()

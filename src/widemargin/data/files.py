@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import os
 import tarfile
 import zlib
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VARIABLE = "WIDEMARGIN_DATA"
+UNVERIFIED = " (verify=False, or widemargin --no-verify, reads a subset or a changed copy)"
 
 
 def default_root() -> Path | None:
@@ -43,7 +43,7 @@ def files_not_found(name: str, root: Path | None, expected: str) -> FileNotFound
     return FileNotFoundError(f"{where}, expected {expected}; or pip install 'widemargin[hub]' to download it")
 
 
-def check_md5(content: bytes, expected: str, source: str) -> None:
+def check_md5(content: bytes, expected: str, source: str, cure: str = UNVERIFIED) -> None:
     """Raise a `ValueError` that names `source` and both sums unless the MD5 of `content` is the expected one.
 
     MD5 because the releases publish it: it detects damage and mistakes, not malice.
@@ -51,8 +51,7 @@ def check_md5(content: bytes, expected: str, source: str) -> None:
     actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if actual != expected:
         raise ValueError(
-            f"{source} has md5 {actual} ({len(content):,} bytes), expected {expected} as in the original release "
-            "(verify=False reads a subset or a changed copy)"
+            f"{source} has md5 {actual} ({len(content):,} bytes), expected {expected} as in the original release{cure}"
         )
 
 
@@ -69,7 +68,8 @@ def read_files(
 ) -> dict[str, File] | None:
     """The files of these names in `folder`, each verified where `sums` is given; None where all are missing.
 
-    A file may be named `name.gz` or, as in some copies, with `.idx` for `-idx`. Raises where some are missing.
+    A file may be named `name.gz` or, as in some copies, with `.idx` for `-idx`. Raises where some are missing. Sums are
+    those of the contents: a copy may be packed anew, as Debian's packages are.
     """
     if archive is not None and (folder / archive).is_file():
         return _read_archive(folder / archive, names, sums)
@@ -90,25 +90,21 @@ def _find(folder: Path, name: str) -> Path | None:
 
 
 def _read(path: Path, name: str, sums: Mapping[str, str] | None) -> File:
-    content = path.read_bytes()
-    zipped = path.suffix == ".gz"
-    if sums is not None:
-        check_md5(content, sums[f"{name}.gz" if zipped else name], str(path))
-    if zipped:
+    content, unpacked = path.read_bytes(), ""
+    if path.suffix == ".gz":
         try:
-            content = gzip.decompress(content)
+            content, unpacked = gzip.decompress(content), ", unpacked,"
         except (EOFError, OSError, zlib.error) as error:
             raise ValueError(f"{path} is not a complete gzip file: {error}") from error
+    if sums is not None:
+        check_md5(content, sums[name], f"{path}{unpacked}")
     return File(str(path), content)
 
 
 def _read_archive(path: Path, names: tuple[str, ...], sums: Mapping[str, str] | None) -> dict[str, File]:
-    content = path.read_bytes()
-    if sums is not None:
-        check_md5(content, sums[path.name], str(path))
     files: dict[str, File] = {}
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:*") as archive:
+        with tarfile.open(path, mode="r:*") as archive:
             for member in archive:
                 name = member.name.rsplit("/", 1)[-1]
                 opened = archive.extractfile(member) if name in names else None
@@ -119,6 +115,8 @@ def _read_archive(path: Path, names: tuple[str, ...], sums: Mapping[str, str] | 
     for name in names:
         if name not in files:
             raise FileNotFoundError(f"{name} is missing in {path}")
+        if sums is not None:
+            check_md5(files[name].content, sums[name], files[name].source)
     return files
 
 

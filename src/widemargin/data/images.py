@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,20 +24,34 @@ def decode_image(content: bytes, channels: int, source: str, *, size: int | None
     With `size`, the shorter side is scaled to size/0.875 and the central size × size pixels are cropped, as is usual
     in evaluations on ImageNet.
     """
-    image_module = import_optional("PIL.Image", "reading images")
-    try:
-        with image_module.open(io.BytesIO(content), formats=_FORMATS) as opened:
-            image = opened.convert("L" if channels == 1 else "RGB")
-    except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
-        raise ValueError(f"{source} is not a complete PNG, WebP or JPEG image: {error}") from error
+    with _opened(content, source) as opened:
+        image = opened.convert("L" if channels == 1 else "RGB")
     if size is not None:
         scale = size / 0.875 / min(image.size)
         width, height = (max(size, round(side * scale)) for side in image.size)
         left, top = (width - size) // 2, (height - size) // 2
-        image = image.resize((width, height), image_module.Resampling.BILINEAR)
+        bilinear = import_optional("PIL.Image", "reading images").Resampling.BILINEAR
+        image = image.resize((width, height), bilinear)
         image = image.crop((left, top, left + size, top + size))
     array = np.asarray(image)
     return array[np.newaxis] if channels == 1 else array.transpose(2, 0, 1)
+
+
+@contextmanager
+def _opened(content: bytes, source: str) -> Iterator[Any]:
+    """The image of Pillow; errors inside the `with` block name `source`."""
+    image_module = import_optional("PIL.Image", "reading images")
+    try:
+        with image_module.open(io.BytesIO(content), formats=_FORMATS) as opened:
+            yield opened
+    except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
+        raise ValueError(f"{source} is not a complete PNG, WebP or JPEG image: {error}") from error
+
+
+def image_channels(content: bytes, source: str) -> int:
+    """1 for a grey image, else 3."""
+    with _opened(content, source) as image:
+        return 1 if image.mode in ("1", "L", "I", "I;16", "F") else 3
 
 
 def rows_to_arrays(

@@ -1,7 +1,7 @@
 """Image sets read from their original releases: MNIST, Fashion-MNIST and CIFAR-10.
 
-The checksums of the `.gz` files, of `cifar-10-binary.tar.gz` and of its members are those of the original releases;
-those of the unpacked idx files belong to the contents of the verified `.gz` files.
+The checksums are those of the unpacked files. Those of CIFAR-10 are published; those of the idx files belong to the
+contents of `.gz` files with the published checksums.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Release:
     shape: tuple[int, int, int]
     files: Mapping[str, tuple[str, ...]]  # the unpacked files of each split
     archive: str | None  # a tar file with all of them
-    sums: Mapping[str, str]  # MD5 of each file
+    sums: Mapping[str, str]  # MD5 of each unpacked file
     folders: tuple[str, ...]  # names of folders that may contain the files
     hub: str  # the repository on the Hugging Face hub
     parse: Callable[[tuple[File, ...]], Arrays]
@@ -114,10 +114,8 @@ def _check_arrays(release: Release, images: Images, labels: Labels, source: str)
         raise ValueError(f"{source} have label {labels[outside[0]]} at index {outside[0]}, expected 0..{last}")
 
 
-def _idx_release(
-    name: str, classes: tuple[str, ...], folders: tuple[str, ...], hub: str, *, zipped: str, plain: str
-) -> Release:
-    """A release of MNIST's format, with the sums of its `.gz` files and of their contents in the order of the files."""
+def _idx_release(name: str, classes: tuple[str, ...], folders: tuple[str, ...], hub: str, *, sums: str) -> Release:
+    """A release of MNIST's format, with the sums of its unpacked files in their order."""
     files = [file for split in IDX_FILES.values() for file in split]
     return Release(
         name=name,
@@ -125,7 +123,7 @@ def _idx_release(
         shape=(1, 28, 28),
         files=IDX_FILES,
         archive=None,
-        sums=dict(zip([*(f"{file}.gz" for file in files), *files], zipped.split() + plain.split(), strict=True)),
+        sums=dict(zip(files, sums.split(), strict=True)),
         folders=folders,
         hub=hub,
         parse=parse_idx,
@@ -138,11 +136,7 @@ MNIST = _idx_release(
     tuple("0123456789"),
     ("mnist", "MNIST", "mnist/mnist"),
     "ylecun/mnist",
-    zipped=(
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873 d53e105ee54ea40749a09fcbcd1e9432 "
-        "9fb629c4189551a2d022fa330f9573f3 ec29112dd5afa0611ce80d1b7f02629c"
-    ),
-    plain=(
+    sums=(
         "6bbc9ace898e44ae57da46a324031adb a25bea736e30d166cdddb491f175f624 "
         "2646ac647ad5339dbf082846283269ea 27ae3e4e09519cfbb04c329615203637"
     ),
@@ -153,11 +147,7 @@ FASHION_MNIST = _idx_release(
     ("T-shirt/top", *["Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag"], "Ankle boot"),
     ("fashion-mnist", "FashionMNIST", "fashion_mnist", "fashion_mnist/fashion_mnist"),
     "zalando-datasets/fashion_mnist",
-    zipped=(
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d 25c81989df183df01b3e8a0aad5dffbe "
-        "bef4ecab320f06d8554ea6380940ec79 bb300cfdad3c16e7a12a480ee83cd310"
-    ),
-    plain=(
+    sums=(
         "f4a8712d7a061bf5bd6d2ca38dc4d50a 9018921c3c673c538a1fc5bad174d6f9 "
         "8181f5470baa50b63fa0f6fddb340f0a 15d484375f8d13e6eb1aabb0c3f46965"
     ),
@@ -170,7 +160,6 @@ CIFAR10 = Release(
     files=CIFAR_FILES,
     archive="cifar-10-binary.tar.gz",
     sums={
-        "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
         "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
         "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
         "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",

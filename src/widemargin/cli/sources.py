@@ -1,0 +1,106 @@
+"""The data set of a command line: a name, a file, a folder of images by class, or `module:function`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from widemargin.cli.errors import about
+from widemargin.cli.networks import imported
+from widemargin.cli.options import SESSION, DataSplit
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from widemargin.data import Data, Samples
+    from widemargin.report.schema import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSource:
+    """The options that name the data of a command."""
+
+    data: str
+    test: str | None = None
+    label: str | None = None
+    split: DataSplit = "test"
+    seed: int = 0
+    root: Path | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the data are the user's own files or function, and not a data set by name."""
+        from widemargin.data import names
+        from widemargin.data.own_files import is_own
+
+        return self.data not in names() and (":" in self.data or is_own(self.data))
+
+    def load(self) -> Data[Any]:
+        """The data set; raises an error about the option that is wrong."""
+        from widemargin.data import load, load_files
+
+        session = SESSION.get()
+        if not self.is_own:
+            if self.test is not None or self.label is not None:
+                option = "--test" if self.test is not None else "--label"
+                raise ValueError(f"{option} is for files, but --data is {self.data!r}, a data set by name")
+            with about("--data"):
+                return load(self.data, root=self.root or session.data_root, verify=session.verify)
+        with about("--data"):
+            if ":" in self.data and not Path(self.data).exists():
+                return self._called()
+            return load_files(self.data, test=self.test, label=self.label, seed=self.seed)
+
+    def part(self, data: Data[Any]) -> Any:
+        """The samples that `split` selects."""
+        if self.split != "all":
+            return data.train if self.split == "train" else data.test
+        from widemargin.data import Samples
+        from widemargin.data.own_files import whole
+
+        if not isinstance(data.train, Samples):
+            raise ValueError(f"--split is 'all', but --data is {self.data!r}, which is streamed: expected test or train")
+        return whole(data)
+
+    def _called(self) -> Data[Any]:
+        """The data that a function returns: a `Data`, a pair of training and test data, or all of it."""
+        from widemargin.data import Data, Samples, read
+        from widemargin.data.own_files import class_names, split
+
+        made = imported(self.data, "--data", "data")()
+        if isinstance(made, Data):
+            return made
+        if isinstance(made, tuple | list) and len(made) == 2 and not _are_arrays(made):
+            train = read(made[0])
+            test = read(made[1], classes=train.classes or None)
+        else:
+            train, test = split(read(made), 0.2, self.seed)
+        assert isinstance(train, Samples)
+        return Data(self.data, train, test, class_names(train, test), None)
+
+
+def settings_of(data: Data[Any]) -> dict[str, Json]:
+    """Sizes, channels and classes of a data set, by the names that settings of networks have."""
+    x, y = data.train[0]
+    classes = 1 if y.is_floating_point() else len(data.classes)
+    found: dict[str, Json] = {"inputs": x.numel(), "classes": classes, "outputs": classes}
+    if x.ndim == 3:
+        found["in_channels"] = x.shape[0]
+        if x.shape[1] == x.shape[2]:
+            found["size"] = x.shape[1]
+    return found
+
+
+def with_positions(samples: Samples, result: Any) -> Any:
+    """The measurement with the positions of its samples in the user's file."""
+    index: Tensor | None = getattr(samples, "index", None)
+    return result if index is None else replace(result, index=index.cpu())
+
+
+def _are_arrays(pair: Sequence[object]) -> bool:
+    """Whether a pair is (x, y), and not two data sets."""
+    from torch.utils.data import DataLoader, Dataset
+
+    return not any(isinstance(part, Dataset | DataLoader | tuple) for part in pair)
