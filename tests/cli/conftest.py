@@ -31,6 +31,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     for name in ("WIDEMARGIN_DATA", "WIDEMARGIN_TRACEBACK", "FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, "datasets", None)  # no test downloads
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")

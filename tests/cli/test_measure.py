@@ -268,7 +268,7 @@ def test_the_data_root_may_stand_before_and_after_the_command(run: Run, monkeypa
     roots: list[str | None] = []
     load = data.load
 
-    def remember(name: str, root: Any = None) -> Any:
+    def remember(name: str, root: Any = None, **_: Any) -> Any:
         roots.append(None if root is None else str(root))
         return load(name)
 

@@ -12,8 +12,8 @@ from widemargin.cli import options, tables
 from widemargin.cli.console import notice, out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import in_memory, load_inputs, note_untrained
-from widemargin.cli.sources import DataSource
 from widemargin.cli.options import Number, data_option, option
+from widemargin.cli.sources import DataSource
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,8 @@ class Inputs:
     samples: Any
     device: torch.device
     origin: dict[str, Any]
+    is_own: bool = False
+    """Whether the samples are of the user's own file or function."""
 
 
 def load_inputs(
@@ -72,7 +74,7 @@ def load_inputs(
         **{key: value for key, value in own.items() if value},
         "device": str(chosen),
     }
-    return Inputs(network=network, data=loaded, samples=samples, device=chosen, origin=origin)
+    return Inputs(network=network, data=loaded, samples=samples, device=chosen, origin=origin, is_own=source.is_own)
 
 
 def find_device(name: str) -> torch.device:
@@ -147,16 +149,21 @@ def check_fits(network: nn.Module, samples: Any, model: str, data: str, classes:
         )
 
 
-def measure_margins(network: nn.Module, samples: Any, *, batch_size: int, **options: Any) -> Measurement:
-    """`margins.measure`, with an error about the option if the memory does not suffice."""
+def measure_margins(inputs: Inputs, origin: Mapping[str, Any], *, batch_size: int, **options: Any) -> Measurement:
+    """`margins.measure`, with `origin` among its settings and positions in the user's own file.
+
+    An error about the option if the memory does not suffice.
+    """
     import torch
 
     from widemargin import margins
 
     try:
-        return margins.measure(network, samples, batch_size=batch_size, **options)
+        found = margins.measure(inputs.network, inputs.samples, batch_size=batch_size, **options)
     except torch.OutOfMemoryError as error:
         raise ValueError(f"--batch-size is {batch_size}, too many samples for this device's memory") from error
+    index = inputs.samples.index if inputs.is_own else None
+    return replace(found, settings={**origin, **found.settings}, index=found.index if index is None else index.cpu())
 
 
 def parse_classes(value: str) -> int | Literal["all"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +11,10 @@ from widemargin import registry
 from widemargin._io.optional import EXTRAS, is_installed
 from widemargin.cli import options
 from widemargin.cli.console import notice, number, out, share, table, text, wrote
-from widemargin.cli.errors import about
 from widemargin.cli.inputs import check_fits, check_folder, find_device, in_memory, make_folder
 from widemargin.cli.networks import parse_settings, resolve
-from widemargin.cli.options import SESSION, network_option, option, result_option
+from widemargin.cli.options import network_option, option, result_option
+from widemargin.cli.sources import DataSource
 from widemargin.registry import LossName
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from torch import nn
 
-    from widemargin.data import Data, Samples
+    from widemargin.data import Samples
     from widemargin.diagnostics import LabelIssues
 
 training_option = partial(option, panel="Training")
@@ -39,6 +40,7 @@ def label_issues(
         ),
     ] = None,
     set_: options.Set = None,
+    label: options.Label = None,
     split: options.Split = "train",
     data_root: options.DataRoot = None,
     folds: Annotated[
@@ -68,6 +70,10 @@ def label_issues(
 
       widemargin label-issues --data digits
 
+    Your own table, with the labels in the column species:
+
+      widemargin label-issues --data iris.csv --label species
+
     Your own network, build() in nets.py, one training without folds:
 
       widemargin label-issues --data cifar10 --model nets:build --folds 1
@@ -77,7 +83,10 @@ def label_issues(
 
     check_folder(folder)
     chosen = find_device(device)
-    loaded, samples = _load(data, split, data_root)
+    source = DataSource(data=data, label=label, split=split, seed=seed, root=data_root)
+    loaded = source.load()
+    # Own data have no test part that was kept apart.
+    samples = in_memory(replace(source, split="all").part(loaded) if source.is_own else source.part(loaded), data)
     build = None if model is None else _builder(model, set_, samples, data)
     if model is None and set_:
         raise ValueError(f"--set is {set_[0]!r}, a setting of a network, but there is no --model")
@@ -105,14 +114,6 @@ def label_issues(
     if show:
         console.print(_rows(found, show))
     wrote(*written)
-
-
-def _load(data: str, split: options.DataSplit, data_root: Path | None) -> tuple[Data, Samples]:
-    from widemargin.data import load
-
-    with about("--data"):
-        loaded = load(data, root=data_root or SESSION.get().data_root)
-    return loaded, in_memory(loaded.train if split == "train" else loaded.test, data)
 
 
 def _builder(model: str, set_: list[str] | None, samples: Samples, data: str) -> Callable[[], nn.Module]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,7 +13,7 @@ from widemargin.cli.console import out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, load_inputs, make_folder, measure_margins, note_untrained, parse_classes
 from widemargin.cli.options import margin_option, result_option
-from widemargin.cli.sources import DataSource, with_positions
+from widemargin.cli.sources import DataSource
 
 if TYPE_CHECKING:
     from widemargin.certify.bracket import Bracket
@@ -86,10 +85,8 @@ def measure(
     make_folder(folder)
     note_untrained(model, weights)
     how = {"at": at or None, "p": p, "classes": against, "read_as": read_as}
-    result = measure_margins(inputs.network, inputs.samples, batch_size=batch_size, **how)
     origin = {**inputs.origin, "batch_size": batch_size, "widemargin": __version__}
-    result = dataclasses.replace(result, settings={**origin, **result.settings})
-    result = with_positions(inputs.samples, result) if source.is_own else result
+    result = measure_margins(inputs, origin, batch_size=batch_size, **how)
     written = [*result.write(folder)]  # before anything is printed: `| head` must not lose the results
     bounds = _bracket(inputs, bracket, p=p, batch_size=batch_size) if bracket else None
     more = {}

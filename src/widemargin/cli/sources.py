@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,7 @@ from widemargin.cli.networks import imported
 from widemargin.cli.options import SESSION, DataSplit
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from widemargin.data import Data, Samples
+    from widemargin.data import Data
     from widemargin.report.schema import Json
 
 
@@ -35,7 +34,11 @@ class DataSource:
         from widemargin.data import names
         from widemargin.data.own_files import is_own
 
-        return self.data not in names() and (":" in self.data or is_own(self.data))
+        return self.data not in names() and (self._is_function or is_own(self.data))
+
+    @property
+    def _is_function(self) -> bool:
+        return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", self.data) is not None
 
     def load(self) -> Data[Any]:
         """The data set; raises an error about the option that is wrong."""
@@ -49,7 +52,7 @@ class DataSource:
             with about("--data"):
                 return load(self.data, root=self.root or session.data_root, verify=session.verify)
         with about("--data"):
-            if ":" in self.data and not Path(self.data).exists():
+            if self._is_function:
                 return self._called()
             return load_files(self.data, test=self.test, label=self.label, seed=self.seed)
 
@@ -61,7 +64,9 @@ class DataSource:
         from widemargin.data.own_files import whole
 
         if not isinstance(data.train, Samples):
-            raise ValueError(f"--split is 'all', but --data is {self.data!r}, which is streamed: expected test or train")
+            raise ValueError(
+                f"--split is 'all', but --data is {self.data!r}, which is streamed: expected test or train"
+            )
         return whole(data)
 
     def _called(self) -> Data[Any]:
@@ -91,12 +96,6 @@ def settings_of(data: Data[Any]) -> dict[str, Json]:
         if x.shape[1] == x.shape[2]:
             found["size"] = x.shape[1]
     return found
-
-
-def with_positions(samples: Samples, result: Any) -> Any:
-    """The measurement with the positions of its samples in the user's file."""
-    index: Tensor | None = getattr(samples, "index", None)
-    return result if index is None else replace(result, index=index.cpu())
 
 
 def _are_arrays(pair: Sequence[object]) -> bool:

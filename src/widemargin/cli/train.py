@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sized
 from functools import partial
@@ -17,8 +16,8 @@ from widemargin.cli import arms, options, tables
 from widemargin.cli.console import complain, out, text, wrote
 from widemargin.cli.errors import about
 from widemargin.cli.inputs import Inputs, in_memory, load_inputs, make_folder, measure_margins, parse_classes
-from widemargin.cli.sources import DataSource, with_positions
 from widemargin.cli.options import Number, data_option, option, result_option
+from widemargin.cli.sources import DataSource
 from widemargin.registry import LossName, OptimizerName, ScheduleName
 
 if TYPE_CHECKING:
@@ -165,9 +164,7 @@ def train(
         "widemargin": __version__,
     }
     where = {"at": places or getattr(minimised, "at", None), "p": getattr(minimised, "p", 2.0) if p is None else p}
-    margins = measure_margins(inputs.network, inputs.samples, **where, batch_size=256)
-    margins = dataclasses.replace(margins, settings={**origin, **margins.settings})
-    margins = with_positions(inputs.samples, margins) if source.is_own else margins
+    margins = measure_margins(inputs, origin, **where, batch_size=256)
     title = f"{model} on {data}, {loss}"
     written = _write(folder, inputs, result, margins, title, round(time.monotonic() - start, 1))
     console = out()
