@@ -144,6 +144,11 @@ def test_every_kind_can_be_drawn(changes: dict[str, Any]) -> None:
     assert all("<path" in svg and "plain" in svg for svg in drawn)
 
 
+def test_a_figure_without_rows_is_left_out() -> None:
+    missing = {**FIGURE, "title": "Not measured", "where": {"curve": "ifgsm"}}
+    assert "Not measured" not in studies.page({**RESULT, "figures": [FIGURE, missing]})
+
+
 def test_a_cloud_of_one_arm_has_the_colours_of_its_parts() -> None:
     def encoding(arms: list[str] | None) -> Any:
         figure = {**FIGURE, "kind": "scatter", "split": "flips", "x": "accuracy", "y": "seed", "arms": arms}

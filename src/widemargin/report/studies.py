@@ -85,7 +85,8 @@ def scoreboard(results: Sequence[StudyResult]) -> str:
 
 def page(result: StudyResult) -> str:
     """The page of one study: claims, the paper's figure redrawn, deviations, and the command that reruns it."""
-    figures = [_figure(result, figure) for figure in result.get("figures", [])]
+    drawn = (figure for figure in result.get("figures", []) if study_charts.has_rows(result, figure))
+    figures = [_figure(result, figure) for figure in drawn]
     quotes = list(dict.fromkeys(claim["quote"] for claim in result["claims"] if claim.get("quote")))
     claims = [
         {

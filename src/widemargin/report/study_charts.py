@@ -50,6 +50,11 @@ def points(result: StudyResult, figure: Figure) -> list[Point]:
     return found
 
 
+def has_rows(result: StudyResult, figure: Figure) -> bool:
+    """Whether anything was measured that the figure shows: an older run may lack a curve."""
+    return bool(_drawn(result, figure, result["rows"]))
+
+
 _Key: TypeAlias = tuple[str, Json, str | None, int | None]
 
 
