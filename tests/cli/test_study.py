@@ -130,7 +130,7 @@ def test_the_report_has_a_page_for_every_result(run: Run, counting: Counting) ->
     answer = run("report", "--out", "pages")
     assert answer.code == 0, answer.err
     assert "1 direction holds" in answer.out
-    assert {path.name for path in Path("pages").iterdir()} == {"index.html", "E3.html", "scoreboard.svg"}
+    assert {path.name for path in Path("pages").iterdir()} == {"index.html", "holds.html", "E3.html", "scoreboard.svg"}
 
 
 def test_the_report_names_the_file_and_the_field_that_are_wrong(run: Run, counting: Counting) -> None:

@@ -50,6 +50,7 @@ CLAIM: dict[str, Any] = {
     "word": "contradicted",
     "why": "the sign differs",
     "quote": "Ours is better by 2.5%.",
+    "unit": "points",
     "dead": {"plain": [1, 4]},
 }
 GOOD = {"verdict": "reproduced at budget", "word": "reproduced"}
@@ -183,8 +184,8 @@ SAID = ("Under the first rules: not reproduced", "Ours is better by 2.5%.", "our
 
 def test_the_pages_say_what_is_known(tmp_path: Path) -> None:
     written = studies.write(tmp_path, [RESULT, NOT_RUN])
-    assert [path.name for path in written] == ["index.html", "E3.html", "scoreboard.svg"]
-    board, page = (path.read_text() for path in written[:2])
+    assert [path.name for path in written] == ["index.html", "holds.html", "E3.html", "scoreboard.svg"]
+    board, page = (written[i].read_text() for i in (0, 2))
     for said in (
         "−2.5",
         "10.00 ± 0.50",
@@ -220,11 +221,13 @@ def test_words_of_others_are_text_and_nothing_is_loaded(tmp_path: Path) -> None:
     bad = json.loads(json.dumps(bad).replace('"plain"', json.dumps(HOSTILE[1])))
     bad["deviations"] = list(HOSTILE)
     studies.write(tmp_path, [bad])
-    for name in ("index.html", "E3.html"):
+    for name in ("index.html", "holds.html", "E3.html"):
         read = Read((tmp_path / name).read_text())
         assert read.all("script") == []
         assert {image["src"][:19] for image in read.all("img") if image["src"]} <= {"data:image/svg+xml;"}
-        assert all((link.get("href") or "").startswith(("#", "E3.html", "index.html")) for link in read.all("a"))
+        assert all(
+            (link.get("href") or "").startswith(("#", "E3.html", "index.html", "holds.html")) for link in read.all("a")
+        )
         assert "default-src 'none'" in str(read.all("meta")[1]["content"])
 
 

@@ -25,6 +25,11 @@ def test_every_result_of_the_papers_is_declared() -> None:
     assert [study.id for study in catalog.declared()] == list(catalog.MODULES)
 
 
+def test_a_run_of_all_takes_each_study_once_and_the_open_ones_first() -> None:
+    assert sorted(catalog.BY_VALUE) == sorted(catalog.MODULES)
+    assert catalog.BY_VALUE.index("E2") < catalog.BY_VALUE.index("E5")  # whose networks it trains
+
+
 def test_our_own_studies_are_a_group_of_their_own() -> None:
     assert [study.id for study in catalog.own()] == [f"W{i}" for i in range(1, 1 + len(catalog.OWN))]
     assert not catalog.OWN.keys() & catalog.MODULES.keys()

@@ -110,7 +110,7 @@ def run(
     from widemargin.studies import run as running
     from widemargin.studies.trial import TrialContext
 
-    studies = _studies(ids)
+    studies = _studies(ids, by_value=True)
     folder = results or (None if scale == "smoke" else Path("results"))  # smoke says nothing about the paper
     name = engine or ("workers" if workers > 1 else "one-by-one")
     if dry_run:
@@ -203,11 +203,13 @@ def results_in(folder: Path) -> list[dict[str, Json]]:
     return found
 
 
-def _studies(ids: list[str]) -> list[Study]:
-    """The studies of these ids."""
+def _studies(ids: list[str], *, by_value: bool = False) -> list[Study]:
+    """The studies of these ids; all of them in the order of the papers, or by their value for a run."""
     from widemargin.studies import catalog
 
     with about("ID"):
+        if by_value and ids == ["all"]:
+            return sorted(catalog.declared(), key=lambda study: catalog.BY_VALUE.index(study.id))
         return catalog.declared() if ids == ["all"] else [catalog.study(id) for id in ids]
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from widemargin.report import alt, html, study_charts
+from widemargin.report import alt, holds, html, study_charts
 from widemargin.report.figures import save, svg
 from widemargin.report.layers import inline
 from widemargin.report.names import number, with_spread
@@ -27,14 +27,16 @@ MOST = 500
 
 
 def write(folder: str | os.PathLike[str], results: Sequence[StudyResult]) -> list[Path]:
-    """Write `index.html`, the scoreboard, `scoreboard.svg`, and `<ID>.html` for every result that has rows.
+    """Write the scoreboard as `index.html` and `scoreboard.svg`, `holds.html`, and `<ID>.html` for results with rows.
 
     `results` are those of all studies, in order; one that was not run has the paper's side alone.
     """
     for i, result in enumerate(results):
         check_study(result, f"results[{i}]")
     folder = Path(folder)
-    pages = {"index.html": scoreboard(results)} | {f"{r['study']}.html": page(r) for r in results if r.get("rows")}
+    pages = {"index.html": scoreboard(results), "holds.html": holds.page(results)} | {
+        f"{r['study']}.html": page(r) for r in results if r.get("rows")
+    }
     written = [html.write(folder / name, text) for name, text in pages.items()]
     return [*written, save(counts_chart(results), folder / "scoreboard.svg")]
 

@@ -25,6 +25,7 @@ class StudyClaim(TypedDict):
     why: str
     word: NotRequired[str]
     side: NotRequired[str]
+    unit: NotRequired[str]
     quote: NotRequired[str]
     ours: NotRequired[bool]
     dead: NotRequired[DeadCounts]

@@ -113,7 +113,7 @@ def rejudge(study: Study, stored: Settings) -> Result:
     }
     rows = dead_seeds.with_axes(stored["rows"], stored.get("axes", []), stored.get("curves", {}))
     fresh = {**_names(study), **judged(study, rows, stored["scale"]), **_shown(study), "old verdict": old}
-    changed = {**stored, **fresh}
+    changed = {**stored, **fresh, "deviations": stored["deviations"]}  # those of what ran
     return {key: changed[key] for key in (*(key for key in changed if key != "rows"), "rows")}
 
 

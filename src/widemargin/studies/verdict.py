@@ -108,6 +108,7 @@ def describe(claim: Claim, measured: MeasuredEffect | None, scale: ScaleName, de
     described: Row = {
         "text": claim.text,
         "kind": claim.kind,
+        "unit": "points" if claim.factor == 100 else "",
         "reported": claim.reported,
         "tolerance": claim.allowed,
         "side": claim.side,

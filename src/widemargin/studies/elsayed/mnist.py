@@ -96,7 +96,7 @@ def released(norm: str) -> Arm:
     schedule = {"name": "exponential", "factor": 0.96, "every": 0.0465}
     settings = {"loss": loss, "optimizer": rmsprop, "schedule": schedule, "gradient_clip": 15.0, "batch": 256}
     search: Search = {"network.dropout": (0.0, 0.2), "loss.gamma": (10_000.0, 1_000.0)}
-    search = {**search, "optimizer.lr": (0.1, 0.03, 0.01, 0.3)}
+    search = {**search, "optimizer.lr": (0.1, 0.01, 0.03, 0.3)}
     return Arm(f"released {norm}", settings, search)
 
 

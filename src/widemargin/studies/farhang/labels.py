@@ -31,7 +31,7 @@ def _claims(above: str, below: str, accuracy: float, fitted: float, quotes: Sequ
     text = f"spectrally-normalized margins of {above} above those of {below}"
     chance = "test accuracy, random labels: that of guessing, 10 ± 2 %"
     return (
-        order(text, above, below, metric="spectral", quote=quotes[0]),
+        order(text, above, below, metric="spectral", share=False, quote=quotes[0]),
         value("test accuracy, true labels", TRUE, accuracy, quote=quotes[1]),
         value(chance, RANDOM, 10.0, tolerance=2.0, one_draw=False, quote=quotes[1]),
         *(
