@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "widemargin"
 
 # The layers of the design, from the bottom up. Packages import from their own layer or below; no cycles.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("types", "checks", "norms", "modules", "places", "layers", "_autograd", "_cuda", "_io"),
+    ("types", "checks", "norms", "modules", "probabilities", "places", "layers", "_autograd", "_cuda", "_io"),
     ("margins",),
     ("split_backward",),
     ("losses", "regularizers", "optim", "attacks", "geometry", "gp"),
@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 BESIDE: dict[str, tuple[set[str], str]] = {
     "data": ({"types", "checks", "modules", "_io"}, "margins"),
     "models": ({"types", "checks", "modules", "_io"}, "training"),
-    "report": ({"_io"}, "control"),
+    "report": ({"_io"}, "margins"),
 }
 LAYER = {package: height for height, packages in enumerate(LAYERS) for package in packages}
 

@@ -31,6 +31,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "cli/plane_pictures.py": "cli/test_picture.py",
     "cli/report.py": "cli/test_study.py",
     "control/accuracy.py": "control/test_twins.py",
+    "diagnostics/explanation_page.py": "diagnostics/test_explanation.py",
     "diagnostics/label_page.py": "diagnostics/test_label_issues.py",
     "data/opening.py": "data/test_batching.py",
     "geometry/cells.py": "geometry/test_slices.py",

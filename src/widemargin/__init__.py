@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         training,
     )
     from widemargin.certify.bracket import bracket
+    from widemargin.diagnostics.explanation import explain
     from widemargin.diagnostics.label_issues import label_issues
     from widemargin.losses.wide_margin import WideMargin
     from widemargin.margins.measurement import measure
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "WideMargin": "losses.wide_margin",
     "bracket": "certify.bracket",
+    "explain": "diagnostics.explanation",
     "fit": "training.fit",
     "label_issues": "diagnostics.label_issues",
     "measure": "margins.measurement",
@@ -58,6 +60,7 @@ __all__ = [
     "control",
     "data",
     "diagnostics",
+    "explain",
     "fit",
     "geometry",
     "gp",

@@ -130,7 +130,7 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor, *, finite: bool = Fa
         raise ValueError(f"labels has {len(labels)} entries, but scores has {len(scores)} samples")
     if labels.device != scores.device:
         raise ValueError(f"labels is on {labels.device}, but scores is on {scores.device}")
-    if _skips_values(labels):
+    if skips_values(labels):
         return
     if is_binary(scores):
         check_signs(labels)
@@ -164,7 +164,7 @@ def check_class_indices(labels: Tensor, classes: int, name: str = "labels") -> N
 
 def check_finite(tensor: Tensor, name: str) -> None:
     """Raise a `ValueError` that names the first sample of `tensor` with a NaN or an infinity."""
-    if _skips_values(tensor):
+    if skips_values(tensor):
         return
     bad = ~torch.isfinite(tensor.detach()).flatten(1 if tensor.ndim > 1 else 0)
     rows = bad.any(dim=1) if bad.ndim > 1 else bad
@@ -194,7 +194,7 @@ def is_capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
-def _skips_values(tensor: Tensor) -> bool:
+def skips_values(tensor: Tensor) -> bool:
     """Whether values are not checked: the caller checks them, or a CUDA graph is being captured and there are none."""
     return _SKIP_VALUES.get() or is_capturing(tensor.device)
 

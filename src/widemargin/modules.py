@@ -137,7 +137,7 @@ def scores_of(output: Any) -> Tensor:
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The user's own network inside `torch.compile`, DDP, DataParallel and Fabric wrappers."""
+    """The user's own network inside `torch.compile`, DDP, DataParallel and Fabric wrappers, and our own."""
     while True:
         if hasattr(model, "_orig_mod"):
             inner = model._orig_mod
@@ -145,6 +145,8 @@ def unwrap(model: nn.Module) -> nn.Module:
             inner = model.module
         elif type(model).__name__ == "_FabricModule":
             inner = model._forward_module
+        elif hasattr(model, "wrapped_network"):  # of `probabilities.from_probabilities`
+            inner = model.wrapped_network
         else:
             return model
         assert isinstance(inner, nn.Module)

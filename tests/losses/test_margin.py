@@ -117,7 +117,7 @@ def test_frozen_statistics_leave_the_weight_gradient_to_flow_through_the_batch()
         ({"p": 0.5}, "p is 0.5"),
         ({"penalty": Hinge(gamma=(1.0, 2.0))}, "gamma has 2 entries"),
         ({"aggregate": "mean"}, "aggregate is 'mean'"),
-        ({"read_as": "probabilities"}, "read_as is 'probabilities'"),
+        ({"read_as": "odds"}, "read_as is 'odds'"),
         ({"statistics": "none"}, "statistics is 'none'"),
         ({"stabilize": "yes"}, "stabilize is 'yes'"),
         ({"second_order": "third"}, "second_order is 'third'"),

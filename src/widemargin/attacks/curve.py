@@ -17,6 +17,7 @@ from widemargin.attacks.noise import as_generator, gaussian
 from widemargin.checks import check_floating, check_number, check_scores_and_labels
 from widemargin.data import Data, batches, load
 from widemargin.modules import arguments, cast_input, predict, predicted_labels, unwrap_ddp
+from widemargin.probabilities import Outputs, read_model
 
 _NAMES = ("fgsm", "ifgsm", "pgd", "gaussian")
 
@@ -57,6 +58,7 @@ def curve(
     bounds: Bounds | Literal["data"] = "data",
     seed: int = 0,
     batch_size: int = 256,
+    read_as: Outputs = "logits",
     progress: bool | None = None,
 ) -> list[AttackRow]:
     """Accuracy of `model` on attacked inputs, a row for each ε: attack, box, epsilon, accuracy, correct, samples.
@@ -75,6 +77,7 @@ def curve(
         bounds: the range of the data; `"data"`: that of a data set by name or a `Data`, (0, 1) for tensors.
         seed: of noise and of random starts, the same for each ε and whatever the batch size.
         batch_size: samples at a time (a `DataLoader` has its own).
+        read_as: `"probabilities"` for networks that end in a softmax or sigmoid, see `margins.from_probabilities`.
         progress: show a bar; by default on a terminal only.
     """
     sizes = _check(epsilons, attack, source)
@@ -82,7 +85,8 @@ def curve(
     if bounds == "data":
         bounds = data.bounds if isinstance(data, Data) else (0.0, 1.0)
     check_bounds(bounds)
-    target, maker = unwrap_ddp(model), unwrap_ddp(model if source is None else source)
+    target = read_model(unwrap_ddp(model), read_as)
+    maker = target if source is None or source is model else read_model(unwrap_ddp(source), read_as)
     moves = [_drawing(attack, as_generator("curve", seed)) for _ in sizes]
     correct, samples = [0] * len(sizes), 0
     found = batches(data, batch_size=batch_size)

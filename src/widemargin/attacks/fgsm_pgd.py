@@ -12,10 +12,19 @@ from widemargin.attacks.input_range import Bounds, Inputs, check_bounds, check_i
 from widemargin.attacks.noise import Seed, as_generator, normal, uniform
 from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
+from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
-def fgsm(model: nn.Module, x: Inputs, y: Labels, epsilon: float | int, *, bounds: Bounds = (0.0, 1.0)) -> Inputs:
+def fgsm(
+    model: nn.Module,
+    x: Inputs,
+    y: Labels,
+    epsilon: float | int,
+    *,
+    bounds: Bounds = (0.0, 1.0),
+    read_as: Outputs = "logits",
+) -> Inputs:
     """x̂ = x + ε·sign ∇_x L(x), clipped to the range of the data (Goodfellow et al. 2014; elsayed §4.2.3).
 
     L is the cross-entropy, softplus(−f·y) for a binary network (only its direction counts, see `gradient`). For a
@@ -27,9 +36,10 @@ def fgsm(model: nn.Module, x: Inputs, y: Labels, epsilon: float | int, *, bounds
         y: class indices, or −1.0 and +1.0 for a binary network.
         epsilon: ε ≥ 0, the l_∞ distance that inputs may move.
         bounds: the range of the data, or None. The paper's equation does not clip to it, though its images lie in it.
+        read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
     """
     check_number("epsilon", epsilon, least=0.0)
-    return pgd(model, x, y, epsilon, step=epsilon or 1.0, steps=1, random_start=False, bounds=bounds)
+    return pgd(model, x, y, epsilon, step=epsilon or 1.0, steps=1, random_start=False, bounds=bounds, read_as=read_as)
 
 
 def ifgsm(
@@ -41,6 +51,7 @@ def ifgsm(
     step: float | int | None = None,
     steps: int | None = None,
     bounds: Bounds = (0.0, 1.0),
+    read_as: Outputs = "logits",
 ) -> Inputs:
     """x̂^k = Clip_{x,ε}(x̂^{k−1} + α·sign ∇_x L(x̂^{k−1})), x̂^0 = x (Kurakin et al. 2016; elsayed §4.2.3).
 
@@ -55,6 +66,7 @@ def ifgsm(
         steps: number of iterations k, in the paper ≥ ε/α, so that x̂ can reach the corners of the box; by
             default the smallest such number.
         bounds: the range of the data, or None.
+        read_as: `"probabilities"` for a network that ends in a softmax or sigmoid.
     """
     check_settings(epsilon, step, 1 if steps is None else steps, math.inf, bounds)
     step = (epsilon or 1.0) / 10 if step is None else step
@@ -65,7 +77,7 @@ def ifgsm(
             f"steps is {steps}, but epsilon/step is {epsilon / step:g}: expected steps >= {needed}, or a larger step"
         )
     steps = needed if steps is None else steps
-    return pgd(model, x, y, epsilon, step=step, steps=steps, random_start=False, bounds=bounds)
+    return pgd(model, x, y, epsilon, step=step, steps=steps, random_start=False, bounds=bounds, read_as=read_as)
 
 
 def pgd(
@@ -80,6 +92,7 @@ def pgd(
     random_start: bool = True,
     seed: Seed = 0,
     bounds: Bounds = (0.0, 1.0),
+    read_as: Outputs = "logits",
 ) -> Inputs:
     """x̂ ← Π(x̂ + α·d(∇_x L(x̂))), from a uniform point of the ball of radius ε about x (Madry et al. 2018).
 
@@ -97,10 +110,11 @@ def pgd(
         random_start: start at a uniform point of the ball, or at x.
         seed: of the start: an integer, or a generator to draw from.
         bounds: the range of the data, or None.
+        read_as: `"probabilities"` for a network that ends in a softmax or sigmoid.
     """
     check_settings(epsilon, step, steps, p, bounds)
     check_inputs(x, bounds)
-    x = x.detach()
+    model, x = read_model(model, read_as), x.detach()
     start = _start(x, epsilon, p, as_generator("pgd", seed)) if random_start else x.clone()
     if epsilon == 0:
         return x.clone()
@@ -164,7 +178,9 @@ def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:
     network = unwrap_ddp(model)
     with evaluating(network), torch.inference_mode(False), torch.enable_grad():
         moved, y = x.clone().detach().requires_grad_(), y.clone()  # neither may be an inference tensor
-        (slope,) = torch.autograd.grad(excess(scores_of(network(moved)), y).sum(), moved)
+        scores = scores_of(network(moved))
+        check_are_scores(network, scores)
+        (slope,) = torch.autograd.grad(excess(scores, y).sum(), moved)
     return slope
 
 

@@ -18,6 +18,7 @@ from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bo
 from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels, without_value_checks
 from widemargin.margins.output import output
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
+from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 Search: TypeAlias = Literal["best", "own", "foolbox"]
@@ -48,6 +49,7 @@ def minimal(
     targets: int = 3,
     bounds: Bounds = None,
     search: Search = "best",
+    read_as: Outputs = "logits",
 ) -> Minimal:
     """An x̂ of small ‖x̂ − x‖_p that `model` misclassifies.
 
@@ -68,6 +70,7 @@ def minimal(
         bounds: the range of the data, in which x̂ stays, or None.
         search: `"own"`: the above; `"foolbox"`: the FMN attack of that package (p of 1, 2 or ∞, several classes);
             `"best"`: the nearer of both where foolbox can be imported and has such an attack, else `"own"`.
+        read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
     """
     norms.check_p(p)
     check_count("steps", steps)
@@ -75,11 +78,12 @@ def minimal(
     check_finite(x, "x")
     check_count("targets", targets)
     check_choice("search", search, ("best", "own", "foolbox"))
-    network = unwrap_ddp(model)
+    network = read_model(unwrap_ddp(model), read_as)
     with evaluating(network), torch.inference_mode(False), torch.no_grad():
         problem = _Problem(network=network, x=x.detach().clone(), y=y.clone(), p=p, bounds=bounds)
         scores = problem.scores(problem.x)
         check_scores_and_labels(scores, y, finite=True)
+        check_are_scores(network, scores)
         others = 1 if is_binary(scores) else scores.shape[1] - 1
         ranks = [None, *range(min(targets, others))] if search != "foolbox" else []
         starts = [_deepfool(problem, rank, steps) for rank in ranks]

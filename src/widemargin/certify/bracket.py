@@ -17,6 +17,7 @@ from widemargin.attacks.input_range import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.checks import check_count, check_finite, check_module
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
+from widemargin.probabilities import Outputs, read_model, without_head
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 RELAXATION, LIPSCHITZ, WRONG, NOTHING = "linear relaxation", "Lipschitz", "misclassified", "none"
@@ -109,6 +110,7 @@ def bracket(
     steps: int = 12,
     attack_steps: int = 30,
     batch_size: int = 256,
+    read_as: Outputs = "logits",
 ) -> Bracket:
     """The distance of every sample from the decision boundary, between a certificate and an attack.
 
@@ -129,13 +131,16 @@ def bracket(
         steps: radii that the relaxation tries.
         attack_steps: steps of the attack.
         batch_size: samples at a time.
+        read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`;
+            certificates then need an `nn.Sequential` with that layer at its end.
     """
     norms.check_p(p)
     check_count("batch_size", batch_size)
     check_module(model)
     check_inputs(x, bounds)
     check_finite(x, "x")
-    network = unwrap(model)
+    bare = unwrap(model)
+    network = read_model(bare, read_as)
     with evaluating(network), uncompiled(network):
         x = cast_input(network, x.detach())
         y = y.to(x.device)
@@ -149,7 +154,9 @@ def bracket(
         measured = margins.measure(network, (x, y), p=p, classes=classes, batch_size=batch_size, progress=False)
         upper = torch.cat([part.distances for part in parts]).cpu()
         found = torch.cat([part.found for part in parts]).cpu()
-        lower, by, notes = _lower(network, x, y, p, method, steps, upper)
+        lower, by, notes = lower_bounds(
+            without_head(bare) if read_as == "probabilities" else bare, x, y, p, method, steps, upper
+        )
     return Bracket(
         lower=torch.where(upper > 0, torch.minimum(lower, upper), 0.0),  # larger only by rounding, if both are exact
         upper=upper,
@@ -161,9 +168,10 @@ def bracket(
     )
 
 
-def _lower(
+def lower_bounds(
     network: nn.Module, x: Tensor, y: Tensor, p: float, method: certify.Method, steps: int, upper: Tensor
 ) -> tuple[Tensor, list[str], tuple[str, ...]]:
+    """Certified distances, the method of each, and notes on methods that failed; see `bracket`."""
     best, by, notes = torch.zeros_like(upper), [NOTHING] * len(upper), []
     try:
         values = _lipschitz(network, x, y, p)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from widemargin import __version__
-from widemargin.cli import bounds, data, demo, label_issues, measure, models, picture, report, study, train
+from widemargin.cli import bounds, data, demo, explain, label_issues, measure, models, picture, report, study, train
 from widemargin.cli.console import allow_any_terminal
 from widemargin.cli.errors import one_line_errors
 from widemargin.cli.options import DATA_ROOT, SESSION, Session, option
@@ -79,6 +79,7 @@ COMMANDS = (
     demo.demo,
     measure.measure,
     train.train,
+    explain.explain,
     label_issues.label_issues,
     bounds.bounds,
     picture.picture,

@@ -5,49 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from widemargin._io.files import write_parquet
 from widemargin._io.optional import EXTRAS, is_installed
 from widemargin.cli.console import notice
-from widemargin.cli.tables import label_of, norm
+from widemargin.cli.tables import norm
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from widemargin.certify.bracket import Bracket
     from widemargin.cli.inputs import Inputs
     from widemargin.margins import Measurement
     from widemargin.report.schema import ArmResult, Json
 
 
-def arm(
-    name: str,
-    measured: Measurement,
-    *,
-    inputs: Tensor | None = None,
-    bounds: tuple[float, float] | None = None,
-    classes: Sequence[str] = (),
-    hardest: int = 12,
-    **more: Json,
-) -> ArmResult:
-    """One network of a page, with the `hardest` samples, those of smallest margin.
+def arm(name: str, measured: Measurement, **more: Json) -> ArmResult:
+    """One network of a page, see `margins.page.arm`."""
+    from widemargin.margins import page
 
-    `inputs` has a row for each row of the measurement. Images among them, of one or three channels, are shown in the
-    range `bounds`, by default in their own.
-    `more`: other entries of `report.schema.ArmResult`, such as curve, history and note.
-    """
-    place = next(iter(measured.margins))
-    shown = []
-    for i in measured.hardest_rows(hardest).tolist():
-        label, prediction = (label_of(column[i].item(), classes) for column in (measured.labels, measured.predictions))
-        margin = plain(measured.margins[place][i].item())
-        position = measured.position(i)
-        picture = {} if inputs is None else image(inputs[i], bounds)
-        shown.append({"index": position, "label": label, "prediction": prediction, "margin": margin, **picture})
-    values = {at: [plain(m) for m in margins.tolist()] for at, margins in measured.margins.items()}
-    made = {"name": name, "samples": len(measured), "accuracy": measured.accuracy, "margins": values, "hardest": shown}
-    return cast("ArmResult", made | more)
+    return page.arm(name, measured, **more)
 
 
 def of_inputs(name: str, measured: Measurement, inputs: Inputs, **more: Json) -> ArmResult:
@@ -70,14 +46,9 @@ def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, setti
 
 def facts(settings: Mapping[str, Json], device: str = "cpu") -> dict[str, Json]:
     """The given settings, the versions and the hardware of a page."""
-    from widemargin._io.provenance import provenance
+    from widemargin.margins import page
 
-    origin = provenance(device)
-    return {
-        "settings": {key: value for key, value in settings.items() if value not in (None, [])},
-        "versions": {**origin["versions"], "commit": origin["commit"] or "unknown"},
-        "hardware": origin["hardware"],
-    }
+    return page.facts(settings, device)
 
 
 def bracket(found: Bracket, points: int = 61) -> dict[str, Json]:
@@ -112,15 +83,6 @@ def history(rows: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
 
 def plain(value: float) -> float | None:
     """Rounded to six digits; None for NaN and infinities, which JSON does not have."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    from widemargin.margins import page
 
-
-def image(x: Tensor, bounds: tuple[float, float] | None) -> dict[str, str]:
-    """The PNG of an input that is an image; empty for other inputs."""
-    if x.ndim != 3 or x.shape[0] not in (1, 3):
-        return {}
-    from widemargin.report import png
-
-    low, high = bounds or (float(x.min()), float(x.max()))
-    scaled = ((x.detach().cpu().double() - low) / ((high - low) or 1.0)).clamp(0, 1)
-    return {"image": png.data_uri(scaled.numpy())}
+    return page.plain(value)

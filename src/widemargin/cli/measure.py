@@ -35,7 +35,8 @@ def measure(
         str, margin_option("Compare with the N other classes of highest score; the nearest of them counts.", "N|all")
     ] = "1",
     read_as: Annotated[
-        Literal["logits", "softmax"], margin_option("Use the scores themselves, or their softmax probabilities.")
+        Literal["logits", "softmax", "probabilities"],
+        margin_option("Use the scores, their softmax, or scores from probabilities that the network returns."),
     ] = "logits",
     batch_size: options.BatchSize = 256,
     device: options.Device = "auto",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import torch
 
 from widemargin import geometry
-from widemargin.cli import arms
+from widemargin.margins import page
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -56,7 +56,7 @@ def panel(
     shown = points(places, labels, margins=margins, box=box)
     if chosen is not None and data.bounds is not None:
         for point, x in zip(shown, part.x[picked], strict=True):
-            point.update(cast("Point", arms.image(x, data.bounds)))
+            point.update(cast("Point", page.image(x, data.bounds)))
     title = "The whole plane" if chosen is None else f"Through samples {', '.join(map(str, chosen))}"
     words = {"title": title, "text": _caption(piece, chosen is not None), "classes": list(data.classes)}
     return cast("Panel", {**words, "outlines": True, "points": shown, **geometry.plain(piece)})

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from widemargin.cli.console import number, share, table, text
+from widemargin.report.names import class_label as label_of
+from widemargin.report.names import norm_label as norm
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from widemargin.bounds import Bound
     from widemargin.margins import Distribution, Measurement
+
+__all__ = ["accuracy", "bound_values", "by_class", "by_place", "distances", "hardest", "label_of", "norm", "terms"]
 
 OUTPUT_MARGIN = "f_y − max f_i"
 
@@ -84,19 +87,6 @@ def terms(bounds: Mapping[str, Bound]) -> Table:
             made.add_row(text(name), text(term), str(value) if isinstance(value, int) else number(value))
         made.rows[-1].end_section = True
     return made
-
-
-def label_of(value: int | float, names: Sequence[str]) -> str:
-    """The number of a label, and the name of its class where that differs."""
-    if value != int(value) or not 0 <= value < len(names):
-        return f"{value:g}"
-    index = int(value)
-    return str(index) if names[index] == str(index) else f"{index} {names[index]}"
-
-
-def norm(p: float) -> str:
-    """The name of a norm: l_2."""
-    return "l_inf" if math.isinf(p) else f"l_{p:g}"
 
 
 def _statistics(title: str, what: str, found: Iterable[tuple[str, Distribution]]) -> Table:

@@ -16,6 +16,7 @@ from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Stacking
 from widemargin.margins.output import differences
 from widemargin.modules import ModelInputs, forward
+from widemargin.probabilities import check_are_scores
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
@@ -26,7 +27,9 @@ class ScoreLoss(abc.ABC):
 
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels) -> PerExample:
         """The loss of every sample of a batch."""
-        return self.of(forward(model, x), y)
+        scores = forward(model, x)
+        check_are_scores(model, scores)
+        return self.of(scores, y)
 
     @abc.abstractmethod
     def of(self, scores: Scores, y: Labels) -> PerExample:

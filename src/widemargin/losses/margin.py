@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +20,11 @@ from widemargin.losses.protocol import Stacking
 from widemargin.margins import estimation, second_point
 from widemargin.margins.distance import Linearization, choose, linearize
 from widemargin.margins.estimation import Directions
-from widemargin.margins.output import Classes, Reading, against, differences, strongest
+from widemargin.margins.output import Classes, Reading, against, differences, of_scores, strongest
 from widemargin.margins.second_point import SecondOrder
 from widemargin.modules import ModelInputs, forward
 from widemargin.places import At, BatchStatistics
+from widemargin.probabilities import check_are_scores, read_model
 from widemargin.split_backward.backward import Backward, split_backward
 from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
 
@@ -66,7 +67,8 @@ class MarginLoss:
             slope is then exact: a biased choice, which can miss the largest penalty and never exceeds it. Directions
             are drawn in each call from torch's generator of the device.
         aggregate: A_i, the largest penalty over those classes or their sum.
-        read_as: f_i as logits or softmax probabilities (elsayed errata 1 and 2: γ of 200 to 20000 belongs to softmax).
+        read_as: f_i as logits or softmax probabilities (elsayed errata 1 and 2: γ of 200 to 20000 belongs to softmax),
+            or `"probabilities"` of a network that ends in a softmax or sigmoid, read as logits.
         cross_entropy: weight λ of an added cross-entropy term (elsayed errata 7).
         clip: α > 0 caps the penalty of badly misclassified points, which then get no gradient: margins are clipped
             below at γ(1 − α) (elsayed errata 3; its code has 2 by default and 4 for MNIST).
@@ -101,7 +103,7 @@ class MarginLoss:
         norms.check_p(self.p)
         self.penalty.check_places(len(self.at))
         check_choice("aggregate", self.aggregate, ("max", "sum"))
-        check_choice("read_as", self.read_as, ("logits", "softmax"))
+        check_choice("read_as", self.read_as, get_args(Reading))
         check_choice("statistics", self.statistics, ("coupled", "frozen"))
         check_choice("second_order", self.second_order, (False, True, "second-point"))
         check_choice("stabilize", self.stabilize, ("scale-free", None))
@@ -115,7 +117,8 @@ class MarginLoss:
     @property
     def stacking(self) -> Stacking | None:
         """Populations evaluate margins of all networks at once; probes and second points network by network."""
-        return "margins" if self.probes is None and self.second_order != "second-point" else None
+        is_plain = self.probes is None and self.second_order != "second-point" and self.read_as != "probabilities"
+        return "margins" if is_plain else None
 
     @value_without_grad
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels, *, directions: Directions = None) -> PerExample:
@@ -158,21 +161,26 @@ class MarginLoss:
         self, model: nn.Module, x: ModelInputs, *, directions: Directions = None
     ) -> tuple[Scores, At, Directions]:
         """The forward pass of the loss: scores, the watched places, and the directions of `probes`, if any."""
+        model = read_model(model, self.read_as)
         if self.probes is not None and self.at == (places.INPUT,) and isinstance(x, Tensor):
             u = torch.randn(self.probes, *x.shape, device=x.device) if directions is None else directions[places.INPUT]
             directions = {places.INPUT: u}
             if (carried := forward_mode.run(model, x, u)) is not None:
+                check_are_scores(model, carried[0])
                 return *carried, directions
         if self.second_order == "second-point":
-            return *second_point.TwoPasses(model).first(x, self.at), directions
-        with places.watch(model, self.at, statistics=self.statistics) as at:
-            scores = forward(model, x)
+            scores, at = second_point.TwoPasses(model).first(x, self.at)
+        else:
+            with places.watch(model, self.at, statistics=self.statistics) as at:
+                scores = forward(model, x)
+        check_are_scores(model, scores)
         return scores, at, directions
 
     def of(self, scores: Scores, y: Labels, *, at: At, directions: Directions = None) -> PerExample:
         """The loss of every sample, given `scores` from a forward pass inside `places.watch(model, loss.at) as at`.
 
-        With `second_order="second-point"` scores and places are those of `TwoPasses(model).first(x, loss.at)`.
+        With `second_order="second-point"` scores and places are those of `TwoPasses(model).first(x, loss.at)`. With
+        `read_as="probabilities"` the scores are those of `margins.from_probabilities(model)`.
         """
         if tuple(at) != self.at:
             raise ValueError(f"at watches {tuple(at)}, but the loss has at={self.at}")
@@ -200,21 +208,21 @@ class MarginLoss:
 
     def linearize(self, scores: Scores, y: Labels, at: At) -> Linearization:
         """Score differences and their slopes at the places, each by a backward pass."""
-        second = bool(self.second_order)
-        return linearize(scores, y, at=at, p=self.p, classes=self.classes, read_as=self.read_as, second_order=second)
+        how, second = of_scores(self.read_as), bool(self.second_order)
+        return linearize(scores, y, at=at, p=self.p, classes=self.classes, read_as=how, second_order=second)
 
     def _second_point(self, scores: Tensor, y: Tensor, at: At, lengths: Mapping[str, Tensor]) -> Linearization:
-        difference = differences(scores, y, classes=self.classes, read_as=self.read_as)
+        difference = differences(scores, y, classes=self.classes, read_as=of_scores(self.read_as))
         others = None if is_binary(scores) else strongest(scores, y, difference.shape[1])
 
         def of(moved: Tensor) -> Tensor:
-            return against(moved, y, others, read_as=self.read_as)
+            return against(moved, y, others, read_as=of_scores(self.read_as))
 
         slopes = second_point.slopes(at, difference, of, lengths=lengths, p=self.p, least=scale_free.FLOOR)
         return Linearization(difference=difference, slopes=slopes)
 
     def _probed(self, scores: Tensor, y: Tensor, at: At, directions: Mapping[str, Tensor]) -> Linearization:
-        difference = differences(scores, y, classes=self.classes, read_as=self.read_as)
+        difference = differences(scores, y, classes=self.classes, read_as=of_scores(self.read_as))
         if self.aggregate == "max":
             return choose(difference, self.chosen(difference, at, directions), at=at)
         slopes = estimation.probed(difference, at=at, directions=directions)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from widemargin.checks import check_callable, check_scores_and_labels, is_capturing
 from widemargin.losses.classification import ScoreLoss
 from widemargin.losses.protocol import Loss, Stacking
+from widemargin.modules import ModelInputs, forward
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 Function: TypeAlias = Callable[..., Tensor]
@@ -85,6 +86,16 @@ class ScoreCriterion(ScoreLoss):
         kind = type(self.criterion) if isinstance(self.criterion, nn.Module) else _function(self.criterion)
         is_own = str(getattr(kind, "__module__", "")).startswith("torch.nn.")
         return is_own or bool(getattr(self.criterion, "capturable", False))
+
+    @property
+    def takes_outputs(self) -> bool:
+        """Whether it takes probabilities as they are: `BCELoss`, and functions that are not PyTorch's own."""
+        kind = type(self.criterion) if isinstance(self.criterion, nn.Module) else _function(self.criterion)
+        return kind in (nn.BCELoss, F.binary_cross_entropy) or not kind.__module__.startswith("torch.nn.")
+
+    def __call__(self, model: nn.Module, x: ModelInputs, y: Labels) -> PerExample:
+        """The criterion of every sample of a batch."""
+        return self.of(forward(model, x), y) if self.takes_outputs else super().__call__(model, x, y)
 
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The criterion of every sample."""

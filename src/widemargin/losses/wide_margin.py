@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import get_args
 
 import torch
 from jaxtyping import Float, Shaped
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd.value_without_grad import value_without_grad
-from widemargin.checks import check_number
+from widemargin.checks import check_choice, check_number
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Stacking, stacking_of
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
@@ -20,6 +21,7 @@ from widemargin.margins.output import against, strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
 from widemargin.modules import ModelInputs
 from widemargin.places import At
+from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 WAY = 1 / 24
@@ -56,6 +58,7 @@ class WideMargin:
             but noisier: for large batches.
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
+        read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
     """
 
     strength: float = 1.0
@@ -63,11 +66,13 @@ class WideMargin:
     p: float = 2.0
     share: float = 1.0
     base: ScoreLoss | Callable[[Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
+    read_as: Outputs = "logits"
 
     def __post_init__(self) -> None:
         check_number("strength", self.strength, least=0.0)
         check_number("share", self.share, above=0.0, most=1.0)
         norms.check_p(self.p)
+        check_choice("read_as", self.read_as, get_args(Outputs))
         if self.at is not None:
             if not isinstance(self.at, (tuple, list)) or not self.at:
                 raise TypeError(f"at is {self.at!r}, expected None or a tuple of place names such as ('input',)")
@@ -86,7 +91,8 @@ class WideMargin:
     @property
     def stacking(self) -> Stacking | None:
         """Populations evaluate steps at the input for all networks at once."""
-        return "wide" if self.at in (None, (places.INPUT,)) and stacking_of(self.base) == "scores" else None
+        is_plain = self.at in (None, (places.INPUT,)) and self.read_as == "logits"
+        return "wide" if is_plain and stacking_of(self.base) == "scores" else None
 
     @property
     def capturable(self) -> bool:
@@ -96,9 +102,11 @@ class WideMargin:
     @value_without_grad
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels) -> PerExample:
         """The loss of every sample of a batch; without gradients (`torch.no_grad`) its value alone."""
+        model = read_model(model, self.read_as)
         at = places.default_places(model, x) if self.at is None else self.at
         passes = TwoPasses(model)
         scores, watched = passes.first(x, at)
+        check_are_scores(model, scores)
         loss, other = self.of_scores.of(scores, y), strongest_other(scores, y)
         if self.strength == 0:
             return loss

@@ -6,6 +6,7 @@ from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.estimation import estimate
 from widemargin.margins.measurement import Measurement, measure
 from widemargin.margins.output import differences, output
+from widemargin.probabilities import from_probabilities
 
 __all__ = [
     "Distribution",
@@ -14,6 +15,7 @@ __all__ = [
     "differences",
     "distance",
     "estimate",
+    "from_probabilities",
     "linearize",
     "measure",
     "normalized",

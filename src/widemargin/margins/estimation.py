@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin.checks import check_count
 from widemargin.margins.distance import Linearization, check_rows
-from widemargin.margins.output import Classes, Reading, differences
+from widemargin.margins.output import Classes, Reading, differences, of_scores
 from widemargin.modules import scores_of
 from widemargin.places import INPUT, At, BatchStatistics, Places
+from widemargin.probabilities import read_model
 from widemargin.types import Labels, PerClass
 
 Directions: TypeAlias = Mapping[str, Tensor] | None
@@ -59,14 +60,14 @@ def estimate(
         at: place names and modules, or `"all"` (`places.check_places`).
         probes: m ≥ 2 Gaussian directions; with 2 the variance is infinite.
         classes: number of other classes, strongest first.
-        read_as: f_i as the scores themselves, or as their softmax.
+        read_as: f_i as the scores themselves, as their softmax, or from probabilities that the network returns.
         statistics: `"frozen"` for a network with BatchNorm in training mode.
         generator: of the directions, on the device of `x`; torch's own of that device by default.
     """
-    factor = correction(probes)
+    factor, model = correction(probes), read_model(model, read_as)
     with places.watch(model, at, statistics=statistics) as watched, torch.enable_grad():
         scores = scores_of(model(x))
-    difference = differences(scores, y, classes=classes, read_as=read_as)
+    difference = differences(scores, y, classes=classes, read_as=of_scores(read_as))
     slopes = probed(difference, at=watched, directions=draw(watched, probes, generator))
     lines = Linearization(difference=difference.detach(), slopes={name: s / factor for name, s in slopes.items()})
     return lines.distances("none")

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from operator import length_hint
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin._io.files import write_json, write_parquet
 from widemargin._io.progress import track
-from widemargin.checks import check_count, check_finite, check_module
+from widemargin.checks import check_choice, check_count, check_finite, check_module
 from widemargin.data import batches
 from widemargin.data.samples import Samples
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
-from widemargin.margins.output import Classes, Reading, output
+from widemargin.margins.output import Classes, Reading, of_scores, output
 from widemargin.modules import (
     ModelInputs,
     cast_input,
@@ -34,6 +34,7 @@ from widemargin.modules import (
     uncompiled,
     unwrap_ddp,
 )
+from widemargin.probabilities import check_are_scores, read_model
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 
@@ -154,6 +155,26 @@ class Measurement:
         table = write_parquet(folder / "margins.parquet", arrays)
         return table, write_json(folder / "summary.json", self.summary())
 
+    def page(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        inputs: Tensor | None = None,
+        bounds: tuple[float, float] | None = None,
+        title: str = "Margins",
+    ) -> Path:
+        """Write one HTML file with charts, tables and settings, as the command does (extra `report`).
+
+        Args:
+            path: the file.
+            inputs: the samples of the data set; images of one or three channels are shown where margins are smallest.
+            bounds: the range of the images, by default that of each.
+            title: of the page.
+        """
+        from widemargin.margins import page
+
+        return page.write(path, self, title=title, inputs=inputs, bounds=bounds, classes=self.classes)
+
     def __repr__(self) -> str:
         lines = [
             f"{len(self)} samples, accuracy {self.accuracy:.4f} (balanced {self.balanced_accuracy:.4f}), "
@@ -190,14 +211,16 @@ def measure(
             where inputs are tokens.
         p: the norm of the distance, in [1, ∞].
         classes: number of other classes, strongest first, or `"all"`; the smallest distance is taken.
-        read_as: `"logits"` or `"softmax"`, see `margins.distance`.
+        read_as: `"logits"` or `"softmax"`, see `margins.distance`; `"probabilities"` for a network that ends in a
+            softmax or a sigmoid, see `margins.from_probabilities`.
         batch_size: samples at a time (a `DataLoader` has its own).
         progress: show a bar; by default on a terminal only.
     """
     norms.check_p(p)
     check_module(model)
+    check_choice("read_as", read_as, get_args(Reading))
     names = None if at is None else places.check_places(model, at)
-    network = unwrap_ddp(model)
+    network = read_model(unwrap_ddp(model), read_as)
     found = batches(data, batch_size=batch_size)
     parts: list[tuple[dict[str, Tensor], Tensor, Tensor, Tensor]] = []
     positions: list[Tensor | None] = []
@@ -211,9 +234,10 @@ def measure(
                 found.check_classes(_check_samples_do_not_mix(network, x, names))
             with places.watch(network, names) as watched:
                 scores = forward(network, x)
-            lines = linearize(scores, y, at=watched, p=p, classes=classes, read_as=read_as)
+            check_are_scores(network, scores)
+            lines = linearize(scores, y, at=watched, p=p, classes=classes, read_as=of_scores(read_as))
             scores = scores.detach()
-            margin = lines.difference.detach()[:, 0] if read_as == "logits" else output(scores, y)
+            margin = lines.difference.detach()[:, 0] if read_as != "softmax" else output(scores, y)
             distances = {name: d.detach() for name, d in lines.distances().items()}
             # Left on the device: a copy would synchronise.
             parts.append((distances, margin, y, predicted_labels(scores).to(y.dtype)))

@@ -11,11 +11,17 @@ from torch import Tensor
 from widemargin.checks import check_choice, check_scores_and_labels
 from widemargin.types import Labels, PerClass, PerExample, Scores, is_binary, wide
 
-Reading: TypeAlias = Literal["logits", "softmax"]
-"""f_i as the scores of the network, or as their softmax probabilities (elsayed errata 1)."""
+Reading: TypeAlias = Literal["logits", "softmax", "probabilities"]
+"""f_i as the scores of the network, or as their softmax probabilities (elsayed errata 1). `"probabilities"`: the
+network returns probabilities, which are read as scores (`from_probabilities`) before anything is computed from them."""
 
 Classes: TypeAlias = int | Literal["all"]
 """Number of other classes, those with the highest scores first."""
+
+
+def of_scores(read_as: Reading) -> Literal["logits", "softmax"]:
+    """How scores are read that a network gave, where probabilities have become scores already."""
+    return "softmax" if read_as == "softmax" else "logits"
 
 
 def output(scores: Scores, y: Labels) -> PerExample:
@@ -33,7 +39,7 @@ def differences(scores: Scores, y: Labels, *, classes: Classes = 1, read_as: Rea
     tanh(f/2)·y.
     """
     check_scores_and_labels(scores, y, finite=True)
-    check_choice("read_as", read_as, ("logits", "softmax"))
+    check_choice("read_as", read_as, ("logits", "softmax"))  # probabilities are read where the network is known
     scores = wide(scores)  # differences of close numbers need the precision
     if is_binary(scores):
         _check_classes(classes, 1)

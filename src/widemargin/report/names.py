@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from widemargin.report.schema import ArmResult, Json
 
@@ -11,6 +12,19 @@ from widemargin.report.schema import ArmResult, Json
 def label_of(arm: ArmResult) -> str:
     """The label of an arm, by default its name."""
     return arm.get("label", arm["name"])
+
+
+def class_label(value: int | float, names: Sequence[str]) -> str:
+    """The number of a label, and the name of its class where that differs."""
+    if value != int(value) or not 0 <= value < len(names):
+        return f"{value:g}"
+    index = int(value)
+    return str(index) if names[index] == str(index) else f"{index} {names[index]}"
+
+
+def norm_label(p: float) -> str:
+    """The name of a norm: l_2."""
+    return "l_inf" if math.isinf(p) else f"l_{p:g}"
 
 
 def place_name(place: str) -> str:

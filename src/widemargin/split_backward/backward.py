@@ -243,6 +243,8 @@ def _reason_before_graph(model: nn.Module, loss: SplitLoss, scores: Tensor, memo
         return "the loss takes several classes, estimated by random directions"
     if memory == 0:
         return "memory=0"
+    if loss.read_as == "probabilities":
+        return "the network returns probabilities, which are read as scores"
     network = unwrap(model)
     if mixing := mixing_modules(network):
         return f"{mixing[0]!r} ({type(network.get_submodule(mixing[0])).__name__}) mixes the samples of a batch"

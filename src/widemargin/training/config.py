@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from widemargin._io.optional import not_installed
 from widemargin.checks import check_choice, check_count, check_flag
 from widemargin.losses.protocol import Loss
+from widemargin.probabilities import Outputs
 from widemargin.training.callbacks import Callback, Measure, ProgressBar, TensorBoard
 from widemargin.training.checkpoint import Checkpoint
 from widemargin.training.fingerprint import describe
@@ -114,6 +115,7 @@ class FitConfig:
     validation: object
     callbacks: tuple[Callback, ...]
     gradient_clip: float | int | None
+    read_as: Outputs
     devices: Devices
     checkpoint: Checkpoint | None
     measure: Measure

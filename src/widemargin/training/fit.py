@@ -6,18 +6,19 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.checks import check_callable, check_count, check_module, check_number, check_seed
+from widemargin.checks import check_callable, check_choice, check_count, check_module, check_number, check_seed
 from widemargin.data import Data, Samples, load
 from widemargin.data.opening import Opened, open_data
 from widemargin.losses.protocol import Loss, norm_of, places_of
 from widemargin.losses.score_criterion import as_loss
 from widemargin.losses.wide_margin import WideMargin
 from widemargin.modules import predict
+from widemargin.probabilities import Outputs
 from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
 from widemargin.training.config import Devices, FitConfig, Regularizer, fabric, quiet
@@ -54,6 +55,7 @@ def fit(
     validation: object = None,
     callbacks: Iterable[Callback] = (),
     gradient_clip: float | int | None = None,
+    read_as: Outputs = "logits",
     devices: Devices = Devices(),  # noqa: B008
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
 ) -> Fit:
@@ -82,6 +84,8 @@ def fit(
         callbacks: see `training.callbacks`. `StopFailed()`, `Measure()` and `ProgressBar()` are added where no callback
             of their type is given.
         gradient_clip: the largest global norm of the gradients, as in `torch.nn.utils.clip_grad_norm_`.
+        read_as: `"probabilities"` for a network that ends in a softmax or sigmoid: losses and measurements read them as
+            scores (`margins.from_probabilities`). A criterion of your own gets them as they are.
         devices: devices, processes and precision.
         checkpoint: a folder, or `Checkpoint(folder, every=500)`. A training with the same settings and initial weights
             that was begun there is continued, bit for bit; a finished one is returned as it ended; any other one is an
@@ -94,8 +98,7 @@ def fit(
     loss = as_loss(loss)
     check_callable("optimizer", optimizer, "training.AdamW(lr=1e-3)")
     check_callable("schedule", schedule, "training.Cosine()")
-    if gradient_clip is not None:
-        check_number("gradient_clip", gradient_clip, above=0.0)
+    _check_options(read_as, gradient_clip)
     opened = _opened(model, data)
     given = list(callbacks)
     stop_failed, measure = _taken(given, StopFailed()), _taken(given, Measure())
@@ -116,6 +119,7 @@ def fit(
         validation=_validation(validation, opened),
         callbacks=(stop_failed, measure, *given, bar),
         gradient_clip=gradient_clip,
+        read_as=read_as,
         devices=devices,
         checkpoint=Checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint,
         measure=measure,
@@ -143,6 +147,12 @@ def _validation(data: object, train: Opened) -> object:
         return None
     data = load(data) if isinstance(data, str) else data
     return data if isinstance(data, Data) else open_data(data, classes=train.classes or None).source
+
+
+def _check_options(read_as: Outputs, gradient_clip: float | int | None) -> None:
+    check_choice("read_as", read_as, get_args(Outputs))
+    if gradient_clip is not None:
+        check_number("gradient_clip", gradient_clip, above=0.0)
 
 
 def _check_model(model: object) -> None:

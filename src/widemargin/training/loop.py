@@ -18,10 +18,11 @@ from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
-from widemargin.losses.protocol import fast_backward, is_capturable, needs_index, values_of
+from widemargin.losses.protocol import fast_backward, innermost, is_capturable, needs_index, values_of
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
+from widemargin.probabilities import read_model
 from widemargin.training import checkpoint, distributed
 from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
 from widemargin.training.callbacks import Callback, FitState
@@ -68,6 +69,9 @@ class FitLoop:
             processes=fabric.world_size,
         )
         self.fabric, self.config, self.model, self.at = fabric, config, model, Position()
+        takes_outputs = getattr(innermost(config.loss), "takes_outputs", False)
+        self.read = read_model(model, config.read_as)
+        self.for_loss = model if takes_outputs else self.read
         self.source = source(config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica)
         if needs_index(config.loss) and not self.source.knows_positions:
             raise ValueError(
@@ -304,10 +308,14 @@ class FitLoop:
         """The loss of every sample, the regularizers, and whether a fast backward took the loss's gradients already."""
         loss, regularizers, backward = self.config.loss, self.config.regularizers, fast_backward(self.config.loss)
         if backward is None:
-            values, penalties = values_and_penalties(loss, regularizers, self.model, batch.x, batch.y, batch.index)
+            if self.for_loss is self.read:
+                values, penalties = values_and_penalties(loss, regularizers, self.read, batch.x, batch.y, batch.index)
+            else:
+                values = values_of(loss, self.for_loss, batch.x, batch.y, batch.index)
+                penalties = [one(self.read, batch.x, batch.y) for one in regularizers]
             return values, penalties, False
         done = backward(
-            self.model,
+            self.for_loss,
             batch.x,
             batch.y,
             scale=len(batch.y) / batch.joint,
@@ -315,7 +323,7 @@ class FitLoop:
             is_replayed=self.static is not None and not self.static.why_not,
         )
         self.at.backward.setdefault(done.method, repr(done))
-        return done.values, [one(self.model, batch.x, batch.y) for one in regularizers], True
+        return done.values, [one(self.read, batch.x, batch.y) for one in regularizers], True
 
     def _measured(self, split: str, data: object, index: Tensor | None) -> dict[str, float]:
         try:
@@ -336,7 +344,7 @@ class FitLoop:
     def _values(self, data: object, index: Tensor | None) -> dict[str, float]:
         """Mean loss, accuracy and mean distance at every place, in evaluation mode."""
         config = self.config
-        found = measure(self.model, data, at=config.at, p=config.p, batch_size=config.batch_size, progress=False)
+        found = measure(self.read, data, at=config.at, p=config.p, batch_size=config.batch_size, progress=False)
         known: dict[str, float] = {"accuracy": found.accuracy, "balanced accuracy": found.balanced_accuracy}
         known |= {f"distance at {name}": distribution.mean for name, distribution in found.statistics.items()}
         if index is None and needs_index(config.loss):
@@ -345,7 +353,7 @@ class FitLoop:
         with evaluating(self.model), torch.enable_grad():
             for x, y in batches(data, batch_size=config.batch_size):
                 rows = None if index is None else index[count : count + len(y)]
-                values = values_of(config.loss, self.model, *self.replica.move(x, y), rows)
+                values = values_of(config.loss, self.for_loss, *self.replica.move(x, y), rows)
                 total, count = total + float(values.detach().double().sum()), count + len(y)
         return {"loss": total / count, **known}
 
