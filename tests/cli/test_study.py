@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -66,6 +67,15 @@ def test_a_larger_scale_is_not_replaced_by_a_smaller_one(run: Run, counting: Cou
     assert json.loads(Path("results/E3.json").read_text())["scale"] == "budget"
     assert run("study", "run", "E3", "--scale", "paper", "--device", "cpu", "--minutes", "0", "--runs", "new").code == 0
     assert json.loads(Path("results/E3.json").read_text())["scale"] == "budget"  # nothing of paper scale is there
+
+
+def test_our_own_studies_are_run_and_shown_apart(run: Run, counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = dataclasses.replace(tiny.study(), id="W1", source="widemargin, few samples")
+    monkeypatch.setattr(catalog, "own", lambda: [one])
+    assert run("study", "run", "own", "--scale", "budget", "--device", "cpu").code == 0
+    answer = run("study", "verdicts")
+    assert "Our own studies" in answer.out
+    assert "Studies: 1 not run" in answer.out  # the papers' alone
 
 
 def test_verdicts_count(run: Run, counting: Counting) -> None:

@@ -269,3 +269,17 @@ def test_the_readme_has_the_scoreboard_of_the_stored_results() -> None:
         f"{claims['reproduced']} are reproduced, {claims['direction holds']} hold in direction, "
         f"{claims['contradicted']} are contradicted and {claims['inconclusive']} are open"
     ) in text.replace("are contradicted, ", "is contradicted, ")
+
+
+def test_our_own_studies_are_a_table_apart_with_goals(tmp_path: Path) -> None:
+    claim = {**CLAIM, "verdict": "reproduced at budget", "word": "reproduced", "side": "at least"}
+    own = {**RESULT, "study": "W1", "source": "widemargin, few samples", "verdict": "contradicted", "claims": [claim]}
+    written = studies.write(tmp_path, [RESULT], [own])
+    assert {path.name for path in written} == {"index.html", "holds.html", "E3.html", "W1.html", "scoreboard.svg"}
+    index, page = ((tmp_path / name).read_text() for name in ("index.html", "W1.html"))
+    assert "Our own studies" in index
+    assert ">missed</span>" in index
+    assert "1 results of four papers" in index
+    assert ">met at budget</span>" in page
+    assert ">goal</th>" in page
+    assert "Our own studies" not in studies.scoreboard([RESULT])

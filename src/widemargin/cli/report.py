@@ -23,7 +23,7 @@ def report(results: ResultsFolder = Path("results"), folder: Folder = Path("repo
     check_installed(*EXTRAS["report"])
     found = results_in(results)
     check_writable("--out", folder)
-    written = studies.write(folder, found)
+    written = studies.write(folder, found, results_in(results, own=True))
     console = out()
     console.print(text(", ".join(f"{count} {word}" for word, count in studies.counts(found).items())), soft_wrap=True)
     console.print(text(f"wrote {len(written)} files to {folder}"), soft_wrap=True)

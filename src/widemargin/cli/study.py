@@ -25,6 +25,9 @@ app = typer.Typer(no_args_is_help=True, help="Rerun the papers' figures and tabl
 
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A study of [bold]widemargin study list[/bold], such as E3.")]
+Ids = Annotated[
+    list[str], typer.Argument(metavar="ID…", help="Studies; [bold]all[/bold]: the papers', [bold]own[/bold]: our own.")
+]
 
 
 def list_() -> None:
@@ -67,7 +70,12 @@ def show(id: Id) -> None:
 
 
 def run(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="The studies to run, or [bold]all[/bold].")],
+    ids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID…", help="The studies to run; [bold]all[/bold]: of the papers, [bold]own[/bold]: ours."
+        ),
+    ],
     scale: Annotated[
         Literal["smoke", "quick", "budget", "paper"],
         option("smoke: a test of the code; quick: minutes; budget: the paper's data in less time; paper: in full."),
@@ -135,7 +143,7 @@ def run(
             notice(f"{study.id} was stopped, its finished trials are kept: the same command continues it")
             raise
         title = f"{study.id}: {study.title}, {scale} scale, {found['trials']} trials"
-        out().print(table(title, *CELLS, rows=map(_cells, found["claims"])))
+        out().print(table(title, *CELLS, rows=[_cells(claim, found) for claim in found["claims"]]))
         if not found["complete"]:
             notice(f"{study.id} is not complete: the same command continues it")
         if folder is None:
@@ -148,7 +156,10 @@ def run(
 
 
 def judge(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="The studies, or [bold]all[/bold].")],
+    ids: Annotated[
+        list[str],
+        typer.Argument(metavar="ID…", help="The studies; [bold]all[/bold]: of the papers, [bold]own[/bold]: ours."),
+    ],
     results: ResultsFolder = Path("results"),
 ) -> None:
     """Compute the verdicts of stored results again, from their rows; nothing is run.
@@ -177,9 +188,14 @@ def verdicts(results: ResultsFolder = Path("results")) -> None:
     found = results_in(results)
     claims = [(one["study"], claim) for one in found for claim in one["claims"]]
     counts = Counter(claim["verdict"] for _, claim in claims)
-    rows = [(study, *_cells(claim)) for study, claim in claims]
     console = out()
-    console.print(table("Verdicts", "id", *CELLS, rows=rows, no_wrap=["id", "paper"]))
+    for title, some, columns in (
+        ("Verdicts", found, CELLS),
+        ("Our own studies", results_in(results, own=True), ("claim", "goal", *CELLS[2:])),
+    ):
+        rows = [(one["study"], *_cells(claim, one)) for one in some for claim in one["claims"]]
+        if rows:
+            console.print(table(title, "id", *columns, rows=rows, no_wrap=["id", columns[1]]))
     words = Counter(one["word"] for one in found)
     console.print(text("Studies: " + ", ".join(f"{count} {word}" for word, count in words.items())), soft_wrap=True)
     console.print(text("Claims: " + ", ".join(f"{count} {word}" for word, count in counts.items())), soft_wrap=True)
@@ -189,14 +205,14 @@ for command, called in ((list_, "list"), (show, "show"), (run, "run"), (judge, "
     app.command(called)(one_line_errors(command))
 
 
-def results_in(folder: Path) -> list[dict[str, Json]]:
-    """The results of all studies, in order; one without a file in `folder` was not run."""
+def results_in(folder: Path, *, own: bool = False) -> list[dict[str, Json]]:
+    """The results of the papers' studies, or of our own, in order; one without a file in `folder` was not run."""
     from widemargin.studies import catalog, result
 
     if not folder.is_dir():
         raise NotADirectoryError(f"--results is {str(folder)!r}, which is not a folder")
     found = []
-    for study in catalog.declared():
+    for study in catalog.own() if own else catalog.declared():
         path = folder / f"{study.id}.json"
         one = result.read(path) if path.is_file() else result.not_run(study)
         found.append(one if "word" in one else result.rejudge(study, one))  # a file of an earlier release
@@ -204,23 +220,24 @@ def results_in(folder: Path) -> list[dict[str, Json]]:
 
 
 def _studies(ids: list[str], *, by_value: bool = False) -> list[Study]:
-    """The studies of these ids; all of them in the order of the papers, or by their value for a run."""
+    """The studies of these ids; "all" are those of the papers, in their order or by their value, "own" our own."""
     from widemargin.studies import catalog
 
+    groups = {"all": catalog.declared, "own": catalog.own}
     with about("ID"):
         if by_value and ids == ["all"]:
             return sorted(catalog.declared(), key=lambda study: catalog.BY_VALUE.index(study.id))
-        return catalog.declared() if ids == ["all"] else [catalog.study(id) for id in ids]
+        return [study for id in ids for study in (groups[id]() if id in groups else [catalog.study(id)])]
 
 
 CELLS = ("claim", "paper", "ours", "verdict")
 
 
-def _cells(claim: dict[str, Json]) -> tuple[str, ...]:
-    """The claim, the paper's number, the measured one and the verdict."""
-    from widemargin.report.studies import ours, paper
+def _cells(claim: dict[str, Json], result: dict[str, Json]) -> tuple[str, ...]:
+    """The claim, the paper's number or the goal, the measured one and the verdict."""
+    from widemargin.report.studies import in_words, is_own, ours, paper
 
-    return claim["text"], paper(claim), ours(claim), claim["verdict"]
+    return claim["text"], paper(claim), ours(claim), in_words(claim["verdict"], own=is_own(result))
 
 
 def _estimates(plans: list[Json], folder: Path) -> Table:

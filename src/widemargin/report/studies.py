@@ -26,16 +26,20 @@ MOST = 500
 """The largest number of rows in the table below a chart."""
 
 
-def write(folder: str | os.PathLike[str], results: Sequence[StudyResult]) -> list[Path]:
+def write(
+    folder: str | os.PathLike[str], results: Sequence[StudyResult], own: Sequence[StudyResult] = ()
+) -> list[Path]:
     """Write the scoreboard as `index.html` and `scoreboard.svg`, `holds.html`, and `<ID>.html` for results with rows.
 
-    `results` are those of all studies, in order; one that was not run has the paper's side alone.
+    `results` are those of all studies of the papers, in order; one that was not run has the paper's side alone. `own`
+    are those of our own studies, which have a table and pages, but are counted nowhere.
     """
-    for i, result in enumerate(results):
-        check_study(result, f"results[{i}]")
+    for name, some in (("results", results), ("own", own)):
+        for i, result in enumerate(some):
+            check_study(result, f"{name}[{i}]")
     folder = Path(folder)
-    pages = {"index.html": scoreboard(results), "holds.html": holds.page(results)} | {
-        f"{r['study']}.html": page(r) for r in results if r.get("rows")
+    pages = {"index.html": scoreboard(results, own), "holds.html": holds.page(results)} | {
+        f"{r['study']}.html": page(r) for r in (*results, *own) if r.get("rows")
     }
     written = [html.write(folder / name, text) for name, text in pages.items()]
     return [*written, save(counts_chart(results), folder / "scoreboard.svg")]
@@ -59,40 +63,55 @@ def held(result: StudyResult) -> str:
     return f"{share['hold']} of {share['ran']} claims hold" if share["ran"] else f"{share['of']} claims"
 
 
-def scoreboard(results: Sequence[StudyResult]) -> str:
-    """The page of all studies: reported value, measured value and verdict."""
-    rows = []
-    for result in results:
-        claim = next(iter(result["claims"]), None)
-        rows.append(
-            {
-                **{key: result[key] for key in ("study", "source", "title", "verdict")},
-                "linked": bool(result.get("rows")),
-                "claim": "" if claim is None else claim["text"],
-                "paper": "" if claim is None else paper(claim),
-                "ours": "" if claim is None else ours(claim),
-                "class": _class(result["verdict"]),
-                "held": held(result),
-                "counts": ", ".join(f"{n} {word}" for word, n in result.get("counts", {}).items()),
-                "dead": _dead(result.get("dead", {})),
-                "scale": result["scale"] or "–",
-                "hardware": "; ".join(hardware(result)) or "–",
-            }
-        )
+def scoreboard(results: Sequence[StudyResult], own: Sequence[StudyResult] = ()) -> str:
+    """The page of all studies: reported value, measured value and verdict; `own` are our own studies."""
+    boards = [{"name": "All studies", "reference": "paper", "rows": list(map(_row, results))}]
+    boards += [{"name": "Our own studies", "reference": "goal", "rows": list(map(_row, own))}] if own else []
     tally = [{"verdict": word, "count": count, "class": _class(word)} for word, count in counts(results).items()]
     claims = claim_counts(results)
     said = ", ".join(f"{count} {word}" for word, count in claims.items())
-    return html.render("scoreboard.html", rows=rows, tally=tally, total=len(results), claims=said)
+    return html.render("scoreboard.html", boards=boards, tally=tally, total=len(results), claims=said)
+
+
+def is_own(result: StudyResult) -> bool:
+    """Whether the result is of a study of our own, with goals instead of a paper's numbers."""
+    return str(result["source"]).startswith("widemargin")
+
+
+def in_words(verdict: str, *, own: bool) -> str:
+    """The verdict as it is shown: a goal is met or missed, where a paper's number is reproduced or contradicted."""
+    return verdict.replace("reproduced", "met").replace("contradicted", "missed") if own else verdict
+
+
+def _row(result: StudyResult) -> dict[str, Json]:
+    """What the scoreboard shows of a study."""
+    claim, own = next(iter(result["claims"]), None), is_own(result)
+    counted = ", ".join(f"{n} {in_words(word, own=own)}" for word, n in result.get("counts", {}).items())
+    return {
+        **{key: result[key] for key in ("study", "source", "title")},
+        "verdict": in_words(result["verdict"], own=own),
+        "linked": bool(result.get("rows")),
+        "claim": "" if claim is None else claim["text"],
+        "paper": "" if claim is None else paper(claim),
+        "ours": "" if claim is None else ours(claim),
+        "class": _class(result["verdict"]),
+        "held": held(result),
+        "counts": counted,
+        "dead": _dead(result.get("dead", {})),
+        "scale": result["scale"] or "–",
+        "hardware": "; ".join(hardware(result)) or "–",
+    }
 
 
 def page(result: StudyResult) -> str:
     """The page of one study: claims, the paper's figure redrawn, deviations, and the command that reruns it."""
     drawn = (figure for figure in result.get("figures", []) if study_charts.has_rows(result, figure))
-    figures = [_figure(result, figure) for figure in drawn]
+    figures, own = [_figure(result, figure) for figure in drawn], is_own(result)
     quotes = list(dict.fromkeys(claim["quote"] for claim in result["claims"] if claim.get("quote")))
     claims = [
         {
             **claim,
+            "verdict": in_words(claim["verdict"], own=own),
             "paper": paper(claim),
             "measured": ours(claim),
             "own": claim.get("ours", False),
@@ -110,6 +129,8 @@ def page(result: StudyResult) -> str:
     return html.render(
         "study.html",
         result=result,
+        reference="goal" if own else "paper",
+        verdict=in_words(result["verdict"], own=own),
         claims=claims,
         quotes=quotes,
         figures=figures,
@@ -118,7 +139,7 @@ def page(result: StudyResult) -> str:
         commits=sorted({str(origin.get("commit")) for origin in result.get("origins", [])}),
         verdict_class=_class(result["verdict"]),
         held=held(result),
-        weakest=result.get("weakest", result["word"]),
+        weakest=in_words(result.get("weakest", result["word"]), own=own),
         before=result.get("old verdict", {}).get("verdict"),
         dead=_dead(result.get("dead", {})),
     )

@@ -1,7 +1,7 @@
 """Goals as claims: thresholds that were written down before the runs, and how they are read off the rows.
 
-A goal is met where the measured number is significantly above the threshold over seeds; what a claim shows as measured
-is the difference from the threshold. Numbers are means over the conditions of a study, seed by seed.
+A goal is met, and called "reproduced" like a paper's number, where the measured number is beyond the threshold by more
+than half of its 95 % interval over seeds. Numbers are means over the conditions of a study, seed by seed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from widemargin.studies.claims import BySeed, Claim
-from widemargin.studies.effects import Positive, Where
+from widemargin.studies.claims import BySeed, Claim, Judged, Side, custom
+from widemargin.studies.effects import Where
 from widemargin.studies.rows import AXES, Row, select
 from widemargin.studies.schema import Arm
 from widemargin.studies.settings import Settings
@@ -54,7 +54,7 @@ def gain(
         pairs = _pairs(rows, "accuracy", arm, against, where or {})
         return [statistics.fmean(a - b for a, b in of_seed) for of_seed in pairs]
 
-    return _above(text, of, least / 100, f"points above {least:g}")
+    return _goal(text, of, least, baseline=0.0 if least > 0 else None)
 
 
 def seldom_below(text: str, points: float, share: float) -> Claim:
@@ -62,10 +62,9 @@ def seldom_below(text: str, points: float, share: float) -> Claim:
 
     def of(rows: Sequence[Row]) -> list[float]:
         pairs = _pairs(rows, "accuracy", WIDE, CROSS_ENTROPY, {})
-        # A share of conditions has steps of 1/conditions: one that is equal to the threshold, rounded up, is enough.
-        return [statistics.fmean(100 * (a - b) >= -points for a, b in p) + 0.5 / len(p) for p in pairs]
+        return [statistics.fmean(100 * (a - b) >= -points for a, b in of_seed) for of_seed in pairs]
 
-    return _above(text, of, share, f"share above {share:g}")
+    return _goal(text, of, 100 * share)
 
 
 def ratio(
@@ -85,7 +84,7 @@ def ratio(
         logs = [[math.log(a / b) if a else 0.0 for a, b in some if b or not a] for some in pairs]
         return [math.exp(statistics.fmean(some)) for some in logs if some]
 
-    return _above(text, of, least, f"ratio above {least:g}", relative=True)
+    return _goal(text, of, least, baseline=1.0 if least > 1 else None, relative=True)
 
 
 def attacked(text: str, least: float, *, arm: str = WIDE, where: Where | None = None) -> Claim:
@@ -102,16 +101,16 @@ def attacked(text: str, least: float, *, arm: str = WIDE, where: Where | None = 
             found += [statistics.fmean(gaps)] if gaps else []
         return found
 
-    return _above(text, of, least / 100, f"points above {least:g}")
+    return _goal(text, of, least, baseline=0.0 if least > 0 else None)
 
 
 def at_most(text: str, most: float, metric: str, *, arm: str = WIDE, where: Where | None = None) -> Claim:
     """The largest value of a metric over the conditions is below `most`."""
 
     def of(rows: Sequence[Row]) -> list[float]:
-        return [-max(cells.values()) for cells in _cells(rows, metric, arm, where or {}).values()]
+        return [max(cells.values()) for cells in _cells(rows, metric, arm, where or {}).values()]
 
-    return _above(text, of, -most, f"below {most:g}", relative=True)
+    return _goal(text, of, most, side="at most", relative=True)
 
 
 Curve = Sequence[tuple[float, float]]
@@ -144,11 +143,17 @@ def accuracy_at(curve: Curve, radius: float) -> float:
     return curve[-1][1]
 
 
-def _above(text: str, of: BySeed, least: float, name: str, *, relative: bool = False) -> Claim:
-    def excess(rows: Sequence[Row]) -> list[float]:
-        return [value - least for value in of(rows)]
-
-    return Claim(text=text, effect=Positive(function=excess, name=name), relative=relative)
+def _goal(
+    text: str,
+    of: BySeed,
+    threshold: float,
+    *,
+    side: Side = "at least",
+    baseline: float | None = None,
+    relative: bool = False,
+) -> Claim:
+    judged = Judged(side=side, relative=relative, tolerance=0.0, one_draw=False)
+    return custom(text, of, threshold, baseline, **judged)
 
 
 def _pairs(rows: Sequence[Row], metric: str, arm: str, against: str, where: Where) -> list[list[tuple[float, float]]]:
