@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from widemargin.certify.bracket import bracket
     from widemargin.diagnostics.explanation import explain
+    from widemargin.diagnostics.generalization_gap import predict_gap
     from widemargin.diagnostics.label_issues import label_issues
     from widemargin.losses.wide_margin import WideMargin
     from widemargin.margins.measurement import measure
@@ -48,6 +49,7 @@ _NAMES = {
     "fit": "training.fit",
     "label_issues": "diagnostics.label_issues",
     "measure": "margins.measurement",
+    "predict_gap": "diagnostics.generalization_gap",
 }
 
 __all__ = [
@@ -75,6 +77,7 @@ __all__ = [
     "optim",
     "places",
     "population",
+    "predict_gap",
     "regularizers",
     "training",
 ]
