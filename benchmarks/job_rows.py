@@ -62,9 +62,10 @@ def work(
                 print(f"FAILED {found['job']}\n{found['error']}", flush=True)
                 continue
             count += 1
+            shown = found.pop("shown", found)
             rows.write(json.dumps({**found, **known}) + "\n")
             rows.flush()
-            print(f"{count} rows, {time.time() - started:.0f} s | {found.pop('shown', found)}", flush=True)
+            print(f"{count} rows, {time.time() - started:.0f} s | {shown}", flush=True)
     todo.cancel_join_thread()  # jobs that are left need no reader
     return failed
 

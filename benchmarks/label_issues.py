@@ -14,7 +14,9 @@ and networks of all data sets but iris. `FOLDER` is that of benchmarks/grid.py.
 from __future__ import annotations
 
 import argparse
+import base64
 import functools
+import io
 import itertools
 import math
 import statistics
@@ -100,7 +102,7 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     data, count, classes, network = TASKS[job["task"]]
     true = load(data, count, job["seed"], folder)
     noisy = flipped(true, job["kind"], job["rate"], job["seed"], classes)
-    wrong = noisy.y != true.y
+    wrong = (noisy.y != true.y).cpu()
     shape = tuple(true.x.shape[1:])
     build = functools.partial(NETWORKS[network], shape, classes)
     common = {"epochs": job["epochs"], "batch_size": BATCH, "seed": job["seed"], "device": device, "progress": False}
@@ -108,10 +110,6 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     seconds = time.perf_counter() - started
     one = wm.label_issues(build, noisy, 1, **common)
     auc = {"label_issues": area(-found.margin, wrong), "label_issues, folds=1": area(-one.margin, wrong)}
-    labels, predicted, averaged = (t.numpy() for t in (found.labels, found.predicted, found.averaged))
-    auc |= cleanlab_scores(labels, predicted, wrong, "")
-    auc |= cleanlab_scores(labels, averaged, wrong, ", averaged")
-    filtered = torch.from_numpy(cleanlab_filter(labels, predicted))
     yield {
         "samples": len(true),
         "network": network,
@@ -119,11 +117,38 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
         "auc": auc,
         "suspects": _retrieval(found.labels != found.suggested, wrong),
         "expected": list(found.expected_precision),
-        "cleanlab filter": _retrieval(filtered, wrong),
         "right suggestions": float((found.suggested == true.y)[wrong].double().mean()),
         "seconds": seconds,
         "seconds, folds=1": time.perf_counter() - started - seconds,
+        # cleanlab may not be installed where the networks are trained.
+        "arrays": packed(found.labels, wrong, found.predicted, found.averaged),
+        "shown": f"{job} {auc}",
     }
+
+
+def packed(labels: Tensor, wrong: Tensor, predicted: Tensor, averaged: Tensor) -> str:
+    """What cleanlab needs, as text: probabilities in float32."""
+    file = io.BytesIO()
+    floats = {"predicted": predicted.float().numpy(), "averaged": averaged.float().numpy()}
+    np.savez_compressed(file, labels=labels.to(torch.int16).numpy(), wrong=wrong.cpu().numpy(), **floats)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def with_cleanlab(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the scores of cleanlab for the same networks."""
+    with np.load(io.BytesIO(base64.b64decode(row["arrays"]))) as arrays:
+        labels, wrong = arrays["labels"].astype(int), torch.from_numpy(arrays["wrong"])
+        predicted, averaged = (_distributions(arrays[name]) for name in ("predicted", "averaged"))
+    auc = cleanlab_scores(labels, predicted, wrong, "") | cleanlab_scores(labels, averaged, wrong, ", averaged")
+    filtered = torch.from_numpy(cleanlab_filter(labels, predicted))
+    rest = {key: value for key, value in row.items() if key != "arrays"}
+    return {**rest, "auc": row["auc"] | auc, "cleanlab filter": _retrieval(filtered, wrong)}
+
+
+def _distributions(values: np.ndarray) -> np.ndarray:
+    wide = values.astype(np.float64)
+    found: np.ndarray = wide / wide.sum(axis=1, keepdims=True)
+    return found
 
 
 def load(data: str, count: int, seed: int, folder: Path | None) -> Samples:
@@ -192,7 +217,7 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
     if not rows:
         raise SystemExit("there are no rows: name their files with --rows")
     groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
-    for row in rows:
+    for row in map(with_cleanlab, rows):
         groups.setdefault((row["task"], row["kind"], row["rate"], row["epochs"]), {}).setdefault(row["seed"], row)
     cells = [_cell(key, list(seeds.values())) for key, seeds in sorted(groups.items())]
     totals = {rival: _total(cells, rival) for rival in ("best", "best, averaged")}
