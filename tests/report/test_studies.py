@@ -54,6 +54,10 @@ CLAIM: dict[str, Any] = {
     "dead": {"plain": [1, 4]},
 }
 GOOD = {"verdict": "reproduced at budget", "word": "reproduced"}
+SEARCHED = [
+    {"at": "plain at flips 0.0", "cell": {"optimizer.lr": lr}, "validation": 0.5, "died": died, "seeds": 3}
+    for lr, died in ((0.1, 0), (0.3, 2))
+]
 RESULT: dict[str, Any] = {
     "study": "E3",
     "source": "elsayed, Fig. 2",
@@ -76,7 +80,7 @@ RESULT: dict[str, Any] = {
     ],
     "paper": [{"arm": "plain", "flips": 0.8, "accuracy": 0.7}, {"arm": "ours", "flips": 0.4, "accuracy": 0.8}],
     "seeds": [0, 1],
-    "search": {"cells": 2},
+    "search": {"cells": 2, "by": "validation", "table": SEARCHED},
     "chosen": {"plain at flips 0.0": {"optimizer.lr": 0.1}, "ours at flips 0.0": {}},
     "arms": [{"name": "plain", "ours": False}, {"name": "ours", "ours": True}],
     "figures": [FIGURE],
@@ -179,7 +183,14 @@ def test_numbers_and_words_share_an_axis_as_words() -> None:
     assert (encoding["type"], encoding["sort"]) == ("nominal", ["1", "1.25", "inf"])
 
 
-SAID = ("Under the first rules: not reproduced", "Ours is better by 2.5%.", "our comparison", "Diamonds are the paper")
+SEARCH = "not optimizer.lr 0.3 (validation 0.5, 2 of 3 seeds died)"
+SAID = (
+    "Under the first rules: not reproduced",
+    "Ours is better by 2.5%.",
+    "our comparison",
+    SEARCH,
+    "Diamonds are the paper",
+)
 
 
 def test_the_pages_say_what_is_known(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def page(result: StudyResult) -> str:
         for claim in result["claims"]
     ]
     chosen = [
-        {"place": place, "cell": ", ".join(f"{key} {value}" for key, value in cell.items())}
+        {"place": place, "cell": _cell(cell), "others": _alternatives(result, place, cell)}
         for place, cell in result.get("chosen", {}).items()
         if cell
     ]
@@ -231,6 +231,22 @@ def _strength(verdict: str) -> int:
 
 def _class(verdict: str) -> str:
     return CLASSES[_strength(verdict)]
+
+
+def _cell(cell: Mapping[str, Json]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in cell.items())
+
+
+def _alternatives(result: StudyResult, place: str, cell: Mapping[str, Json]) -> str:
+    """The other settings of the search, each with the metric by which it was chosen and its dead seeds."""
+    search = result.get("search", {})
+    by, others = search.get("by", ""), []
+    for row in search.get("table", []):
+        if row.get("at") == place and row["cell"] != cell:
+            score = "–" if row.get(by) is None else f"{row[by]:.4g}"
+            died = f", {row['died']} of {row['seeds']} seeds died" if row.get("died") else ""
+            others.append(f"{_cell(row['cell'])} ({by} {score}{died})")
+    return "; ".join(others)
 
 
 def _dead(counts: Mapping[str, Sequence[int]]) -> str:

@@ -140,7 +140,9 @@ def _marks(figure: Figure, rows: Sequence[Point], base: alt.Chart, arms: Sequenc
         diamonds = over.transform_filter("isValid(datum.paper)").encode(*offset, y=alt.Y("paper:Q"))
         layers.append(diamonds.mark_point(shape="diamond", size=110, strokeWidth=1.8, style="edge"))
     if any(row["dead"] for row in rows):
-        crosses = base.transform_filter("datum.dead > 0 && isValid(datum.mean)").mark_text(dy=-12, fontWeight="bold")
+        crosses = base.transform_filter("datum.dead > 0 && isValid(datum.mean)").mark_text(
+            dx=14, dy=-10, fontWeight="bold"
+        )
         count = alt.Text("label:N")
         layers.append(crosses.transform_calculate(label="'✕' + datum.dead").encode(*offset, text=count))
     return layers

@@ -76,6 +76,7 @@ FIVE: tuple[Arm, ...] = (
     _arm("hinge", {"name": "hinge", "gamma": 1.0, "cross_entropy": 0.01}, sgd(0.01), _RATES),
     *(margin(norm) for norm in NORMS),
     *(ours(norm) for norm in NORMS),
+    _arm("WideMargin", {"name": "wide-margin"}, sgd(0.01), _RATES, ours=True),
 )
 
 
@@ -89,7 +90,7 @@ def _scales(
 ) -> Scales:
     """The four scales; `more` settings for each; `hours` of the budget on a GPU; other `columns` of `scales`."""
     one_class: Settings = {"loss.loss.classes": 1, "loss.loss.at": PLACES_OF_10}
-    cut_margins = {arm.name: one_class for arm in arms if "margin" in arm.name or arm.ours}
+    cut_margins = {arm.name: one_class for arm in arms if arm.name.startswith(("margin", "ours"))}
     quick = overlay(SMALL, {"data.samples": 600, "data.validation": 100, "network.base": 8, "steps": 60, "batch": 50})
     return scales(
         "synthetic images of 3 × 32 × 32, WRN-10 with 2 channels, one step, one other class",
@@ -238,7 +239,7 @@ E13 = study(
 
 LAYERS = {"input": "input", "layer 7": LAYER_7, "output": "output"}
 LAYERS_OF_10 = {"input": "input", "layer 7": PLACES_OF_10[1], "output": "output"}
-WATCHED = tuple(arm for arm in FIVE if arm.name in ("cross-entropy", "margin l_2", "ours l_2"))
+WATCHED = tuple(arm for arm in FIVE if arm.name in ("cross-entropy", "margin l_2", "ours l_2", "WideMargin"))
 AT_INPUT = {"curve": "end", "place": "input", "part": "test"}
 WATCH = {"at": tuple(LAYERS.values()), "p": 2.0, "scores": "softmax", "classes": 1, "every": 500, "count": 1280}
 WATCH_OF_10 = {**WATCH, "at": tuple(LAYERS_OF_10.values())}

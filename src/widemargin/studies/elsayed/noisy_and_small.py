@@ -104,7 +104,7 @@ E3 = Study(
         of_arms=(mnist.one_class(OF_E3),) * 3,
         search_at=(None, AT_80, AT_80),
         only=({"flips": (0.0, 0.8)}, {"flips": (0.0, 0.4, 0.8)}, {"flips": (0.0, 0.4, 0.8)}),
-        arms=(None, SOME_OF_E3, SOME_OF_E3),
+        arms=((*SOME_OF_E3[:-1], *mnist.INPUT_ONLY), SOME_OF_E3, SOME_OF_E3),
     ),
     deviations=(mnist.UNFLIPPED, *mnist.LOGITS_DEVIATIONS, PRINTED_TOO, mnist.RELEASED_TEXT),
 )
@@ -180,7 +180,7 @@ E4 = Study(
         ),
         search_at=(None, SMALLEST, SMALLEST),
         only=({"fraction": (0.00125, 1.0)}, {"fraction": (0.00125, 0.1)}, {"fraction": (0.00125, 0.1)}),
-        arms=(None, SOME_OF_E4, SOME_OF_E4),
+        arms=(SOME_OF_E4,) * 3,
     ),
     deviations=(
         "The shares between 0.125 % and 100 % are ours: the paper's text names only the two ends.",

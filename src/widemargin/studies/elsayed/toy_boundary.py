@@ -27,6 +27,7 @@ ARMS = (
     _arm("margin l_2", {**PRINTED, "second_order": True}),
     _arm("margin l_2, denominators detached", PRINTED),
     _arm("ours l_2", MARGIN, ours=True),
+    _arm("WideMargin", {"name": "wide-margin"}, {"optimizer.lr": (0.01, 0.003, 0.001)}, ours=True),
 )
 TITLE = "The boundaries of the first seed, and its training samples (elsayed, Fig. 1b)"
 COORDINATES = ("first coordinate", "second coordinate")

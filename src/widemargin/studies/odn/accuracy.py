@@ -52,7 +52,7 @@ O1 = losses.study(
             {"set": {"MNIST": data.BUDGET}},
         ),
         only=({}, {"set": ("MNIST",)}, {"set": ("MNIST",)}),
-        arms=(losses.SOME, losses.SOME),
+        arms=(losses.FEW, losses.FEW),
     ),
 )
 
@@ -95,7 +95,7 @@ O2 = losses.study(
         settings=(data.SMOKE_MNIST, data.QUICK_MNIST, data.BUDGET),
         search_at=(None, data.BUDGET_SEARCH),
         only=({"fraction": (0.00125, 0.01)},) * 3,
-        arms=(losses.SOME, losses.SOME),
+        arms=(losses.FEW, losses.FEW),
     ),
 )
 O3 = losses.study(
@@ -117,7 +117,7 @@ O3 = losses.study(
         of_values=({"fraction": {0.005: {"data.train": 40}}},),
         search_at=(None, {"fraction": 0.01}, {"fraction": 0.01}),
         only=({"fraction": (0.005, 1.0)}, {"fraction": (0.005, 0.01)}, {"fraction": (0.005, 0.01, 0.1, 1.0)}),
-        arms=(losses.SOME, losses.SOME),
+        arms=(losses.FEW, losses.FEW),
     ),
     deviations=(
         "How AlexNet was adapted to 32 × 32 pixels is not described: see the network's own words.",
@@ -146,6 +146,7 @@ ARMS = (
     _arm("ODN, r 30", _band(30.0, **_PRINTED), (0.01, 0.003, 0.03), only={"batch norm": ("with",)}),
     _arm("ODN, r 1.2", _band(1.2, **_PRINTED), (0.01, 0.003, 0.03), only={"batch norm": ("without",)}),
     _arm("ours ODN", _band(1.2, stabilize="scale-free"), (0.03, 0.01, 0.1), ours=True),
+    _arm("WideMargin", {"name": "wide-margin"}, (0.03, 0.01, 0.1), ours=True),
 )
 """The paper's r, θ and μ: 30/0.7/0.1 with batch norm, 1.2/0.7/0.1 without."""
 

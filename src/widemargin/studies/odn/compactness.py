@@ -67,7 +67,7 @@ def _scales(seeds: int, shown: int) -> Scales:
             {"set": {"MNIST": data.BUDGET}},
         ),
         only=({}, {"set": ("MNIST",)}, {"set": ("MNIST",)}),
-        arms=(losses.SOME,) * 3,
+        arms=(losses.FEW, losses.FEW, losses.SOME),
     )
 
 

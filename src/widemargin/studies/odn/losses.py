@@ -11,7 +11,8 @@ from widemargin.studies.settings import Settings, sgd
 ODN = "ODN"
 OTHERS = ("Xent", "hinge", "soft hinge")
 PAPER = (*OTHERS, ODN)
-SOME = (*PAPER, "ours ODN")
+FEW = (*PAPER, "ours ODN")
+SOME = (*FEW, "WideMargin")
 
 _THETA, _MU = 0.7, 0.1
 """The paper's for CIFAR-10; it gives none for MNIST (errata 8)."""
@@ -33,14 +34,16 @@ def arms() -> tuple[Arm, ...]:
     hinge: Settings = {"name": "odn-hinge", "gamma": 1.0}
     printed: Settings = {"stabilize": None, "epsilon": 1.0}
     free: Settings = {"stabilize": "scale-free"}
+    xent: Search = {"optimizer.lr": (0.1, 0.03, 0.3, 0.01, 0.003, 0.001)}
     rates: Search = {"optimizer.lr": (0.03, 0.01, 0.1)}
     larger: Search = {"optimizer.lr": (0.1, 0.03, 0.3)}
     return (
-        _arm("Xent", {"name": "cross-entropy"}, 0.1, {"optimizer.lr": (0.1, 0.03, 0.3, 0.01, 0.003, 0.001)}),
+        _arm("Xent", {"name": "cross-entropy"}, 0.1, xent),
         _arm("hinge", {**hinge, **printed}, 0.03, {"loss.gamma": (0.5, 1.0), **rates}),
         _arm("soft hinge", {"name": "soft-hinge"}, 0.3, {"optimizer.lr": (0.3, 0.1, 0.03, 0.01, 1.0, 0.003)}),
         _arm(ODN, {**band, **printed}, 0.03, {"loss.r": (1.2, 2.0, 4.0), **rates}),
         _arm("ours ODN", {**band, **free}, 0.1, {"loss.r": (2.0, 1.2, 4.0), **larger}, ours=True),
+        _arm("WideMargin", {"name": "wide-margin"}, 0.1, xent, ours=True),
         _arm("ours hinge", {**hinge, **free}, 0.1, {"loss.gamma": (1.0, 2.0), **larger}, ours=True),
     )
 

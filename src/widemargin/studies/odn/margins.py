@@ -67,7 +67,7 @@ O7 = losses.study(
             _density(121),
         ),
         search_at=(None, data.BUDGET_SEARCH),
-        arms=(losses.SOME, losses.SOME),
+        arms=(losses.FEW, losses.FEW),
     ),
     deviations=(
         "The paper does not say which images the margins are of, nor how many its models were trained on: here test "
@@ -165,7 +165,7 @@ O8 = losses.study(
             _bounds(5000, 64),
         ),
         search_at=(None, data.BUDGET_SEARCH),
-        arms=(("Xent", "ODN", "ours ODN"), losses.SOME),
+        arms=(("Xent", "ODN", "ours ODN"), losses.FEW),
     ),
     deviations=(
         "The paper computes no value of its bound. Here with constant 1, r = 2 and θ = 0.7 for every network, on part "
