@@ -15,7 +15,7 @@ import oracles_wide_margin as oracle
 from losses.wide_networks import CASES, Case
 from widemargin import losses
 from widemargin.losses import CrossEntropy, SoftHinge, WideMargin
-from widemargin.losses.wide_margin import penalty, step_length
+from widemargin.losses.wide_margin import PRIOR, penalty, step_length
 
 BATCH_NORMS = [name for name in CASES if "batch norm" in name]
 
@@ -292,9 +292,25 @@ def test_a_batch_of_one_sample_is_an_error_of_batch_norm_itself() -> None:
         WideMargin()(network, x, y)
 
 
+@pytest.mark.parametrize("name", ["mlp", "batch norm"])
+def test_the_weight_falls_with_the_number_of_samples(name: str) -> None:
+    """Like that of a prior: N/PRIOR times as many samples, PRIOR/N of the weight."""
+    network, (x, y) = CASES[name].network(), CASES[name].batch()
+    for samples, strength in ((1, 8.0), (PRIOR, 8.0), (2 * PRIOR, 4.0), (16 * PRIOR, 0.5)):
+        found = WideMargin(strength=8.0, samples=samples)(network, x, y)
+        torch.testing.assert_close(found, WideMargin(strength=strength)(network, x, y), rtol=1e-12, atol=0)
+
+
+def test_the_number_of_samples_is_set_once() -> None:
+    assert WideMargin().for_samples(7) == WideMargin(samples=7)
+    assert WideMargin(samples=3).for_samples(7) == WideMargin(samples=3)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
+        ({"samples": 0}, ValueError, "samples is 0"),
+        ({"samples": 1.5}, TypeError, "samples is 1.5"),
         ({"strength": -1.0}, ValueError, "strength is -1"),
         ({"strength": math.nan}, ValueError, "strength is nan"),
         ({"strength": "1"}, TypeError, "strength is '1'"),

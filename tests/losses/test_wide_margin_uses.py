@@ -24,7 +24,7 @@ from subprocesses import child_env
 from test_places_wrapped import Backend, dynamo
 from training.cases import CPU, network, samples
 from widemargin import attacks, losses, margins
-from widemargin.losses import CrossEntropy, WideMargin
+from widemargin.losses import CrossEntropy, WideMargin, wide_margin
 from widemargin.training import SGD, AdamW, Checkpoint, Devices
 
 
@@ -278,3 +278,36 @@ def test_a_wrapper() -> None:
     model, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch()
     expected = 2 * WideMargin()(model, -x, y)
     torch.testing.assert_close(Doubled(WideMargin())(model, x, y), expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("data", ["tensors", "dataset", "loader"])
+def test_fit_knows_the_number_of_samples(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = clouds()
+    dataset = torch.utils.data.TensorDataset(x, y)
+    given: Any = {
+        "tensors": (x, y),
+        "dataset": torch.utils.data.Subset(dataset, range(60)),
+        "loader": torch.utils.data.DataLoader(dataset, batch_size=16),
+    }[data]
+
+    def trained(strength: float) -> dict[str, Tensor]:
+        model, loss = network(dtype=torch.float32), WideMargin(strength=strength)
+        wm.fit(model, given, loss=loss, optimizer=SGD(lr=0.1), epochs=2, batch_size=16, devices=CPU)
+        return model.state_dict()
+
+    expected, other = trained(2.0), trained(8.0)
+    monkeypatch.setattr(wide_margin, "PRIOR", 15)
+    torch.testing.assert_close(trained(8.0), expected, rtol=1e-5, atol=1e-6)
+    assert any(not torch.allclose(other[name], expected[name], atol=1e-3) for name in expected)
+
+
+def test_populations_know_the_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(strength: float) -> dict[str, Tensor]:
+        both, (x, y) = [WideMargin(strength=strength), WideMargin(strength=strength, share=0.5)], clouds()
+        models = [network(dtype=torch.float32) for _ in both]
+        done = wm.population.fit(models, (x, y), loss=both, optimizer=SGD(lr=0.1), steps=5, batch_size=16)
+        return done.networks[0].state_dict()
+
+    expected = trained(2.0)
+    monkeypatch.setattr(wide_margin, "PRIOR", 15)
+    torch.testing.assert_close(trained(8.0), expected, rtol=1e-5, atol=1e-6)

@@ -171,6 +171,23 @@ def test_other_losses_keep_autograds_backward() -> None:
     assert protocol.places_of(WithAuxiliary(loss=losses.MarginLoss())) == ("input",)
 
 
+def test_the_number_of_samples_reaches_the_wrapped_loss() -> None:
+    @dataclass(frozen=True)
+    class Same(losses.Wrapper):
+        loss: losses.Loss
+
+    class Plain(losses.Wrapper):
+        def __init__(self, loss: losses.Loss) -> None:
+            self.loss = loss
+
+    wide, plain = losses.WideMargin(), Plain(losses.WideMargin())
+    assert protocol.for_samples(Same(Augmented(loss=wide)), 9) == Same(Augmented(loss=losses.WideMargin(samples=9)))
+    assert protocol.for_samples(Same(wide), None) == Same(wide)
+    assert protocol.for_samples(plain, 9) is plain
+    other = Same(losses.CrossEntropy())
+    assert protocol.for_samples(other, 9) is other
+
+
 def test_by_name() -> None:
     inner = {"name": "augmented", "crop": 2, "loss": {"name": "hinge", "cross_entropy": 0.1}}
     made = registry.loss({"name": "with-auxiliary", "weight": 0.2, "loss": inner})

@@ -7,6 +7,7 @@ A loss is any callable `loss(model, x, y) -> [batch]`. It may also have
 - `needs_index`: it is called with `index=`, the positions of the samples in the training set;
 - `capturable`: its passes may be captured in a CUDA graph (no device sync, no random numbers of the CPU);
 - `stacking`: how a population evaluates it for all networks at once, see `Stacking`;
+- `for_samples(samples) -> Loss`: the same loss for so many training samples, which `fit` asks for;
 - `wrapped`: the loss that it wraps, whose `at` and `p` are logged (`losses.Wrapper` forwards everything).
 
 The rest of the package reads these attributes through the functions below.
@@ -14,6 +15,7 @@ The rest of the package reads these attributes through the functions below.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, cast, runtime_checkable
 
 from torch import Tensor, nn
@@ -98,6 +100,12 @@ def stacking_of(part: object) -> Stacking | None:
     """
     values = ("__call__",) if getattr(part, "stacking", None) == "scores" else ("__call__", "of")
     return cast("Stacking | None", _own(part, "stacking", values))
+
+
+def for_samples(loss: Loss, samples: int | None) -> Loss:
+    """`loss` for this number of training samples; itself where it does not depend on it, or the number is unknown."""
+    own = cast("Callable[[int], Loss] | None", _own(loss, "for_samples"))
+    return loss if own is None or samples is None else own(samples)
 
 
 def innermost(loss: object) -> object:

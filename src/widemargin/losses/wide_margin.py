@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd.value_without_grad import value_without_grad
-from widemargin.checks import check_choice, check_number
+from widemargin.checks import check_choice, check_count, check_number
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Stacking, stacking_of
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
@@ -26,6 +26,9 @@ from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 WAY = 1 / 24
 """The largest step, as a part of the distance to the nearest sample of another class."""
+
+PRIOR = 3000
+"""Training samples up to which the term has its full weight; with N > PRIOR samples it has the weight PRIOR/N."""
 
 LINEAR = 10.0
 """A change of the score difference beyond which its penalty grows linearly: gradients stay bounded."""
@@ -48,6 +51,9 @@ class WideMargin:
     - a is the share of right answers: a network that has not learnt yet is not pulled.
     - the square becomes linear where the difference changes by more than 10, so that gradients are bounded.
 
+    The second term is a prior: it says which networks are likely before there are data. So its weight falls with the
+    number of training samples, if that is known (`samples`).
+
     Args:
         strength: factor of the second term.
         at: the places of the steps; the terms of several places are averaged, and each takes a pass of its own.
@@ -59,6 +65,8 @@ class WideMargin:
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
+        samples: the number N of training samples; the weight of the second term is min(1, 3000/N). `fit` and
+            `population.fit` fill it in; pass it in a loop of your own. None: the full weight, as for few samples.
     """
 
     strength: float = 1.0
@@ -67,10 +75,13 @@ class WideMargin:
     share: float = 1.0
     base: ScoreLoss | Callable[[Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
     read_as: Outputs = "logits"
+    samples: int | None = None
 
     def __post_init__(self) -> None:
         check_number("strength", self.strength, least=0.0)
         check_number("share", self.share, above=0.0, most=1.0)
+        if self.samples is not None:
+            check_count("samples", self.samples)
         norms.check_p(self.p)
         check_choice("read_as", self.read_as, get_args(Outputs))
         if self.at is not None:
@@ -99,6 +110,15 @@ class WideMargin:
         """Whether it may be captured in a CUDA graph: with a criterion of your own as base only if that says so."""
         return not isinstance(self.base, ScoreCriterion) or self.base.capturable
 
+    @property
+    def weight(self) -> float:
+        """The factor of the second term: `strength`, and less where there are many training samples."""
+        return self.strength if self.samples is None else self.strength * min(1.0, PRIOR / self.samples)
+
+    def for_samples(self, samples: int) -> WideMargin:
+        """The loss for so many training samples, unless their number is set already."""
+        return replace(self, samples=samples) if self.samples is None else self
+
     @value_without_grad
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels) -> PerExample:
         """The loss of every sample of a batch; without gradients (`torch.no_grad`) its value alone."""
@@ -124,7 +144,7 @@ class WideMargin:
         steps = steps_down(watched.gradients(difference), lengths, self.p)
         moved = [against(passes.moved(x, {name: step}), y, other)[:, 0] for name, step in steps.items()]
         changes = own - torch.stack(moved)
-        terms = self.strength * right[rows] * penalty(changes).mean(dim=0)
+        terms = self.weight * right[rows] * penalty(changes).mean(dim=0)
         return loss + terms if self.share == 1 else loss.index_add(0, rows, terms * (len(loss) / len(rows)))
 
 

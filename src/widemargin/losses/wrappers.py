@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
 from typing import Unpack
 
@@ -19,6 +19,7 @@ from widemargin.losses.protocol import (
     FastBackward,
     Loss,
     fast_backward,
+    for_samples,
     is_capturable,
     needs_index,
     values_of,
@@ -70,6 +71,11 @@ class Wrapper:
     def needs_index(self) -> bool:
         """Whether the wrapped loss needs the positions of the samples."""
         return needs_index(self.loss)
+
+    def for_samples(self, samples: int) -> Loss:
+        """The same around the wrapped loss for so many training samples; a wrapper that is no dataclass stays."""
+        inner = for_samples(self.loss, samples)
+        return self if inner is self.loss or not is_dataclass(self) else replace(self, loss=inner)
 
     @property
     def capturable(self) -> bool:

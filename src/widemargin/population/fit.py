@@ -16,7 +16,7 @@ from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
 from widemargin._io.progress import ProgressBars
 from widemargin.checks import check_callable, check_choice, check_count, check_number, check_seed
-from widemargin.losses.protocol import Loss
+from widemargin.losses.protocol import Loss, for_samples
 from widemargin.losses.score_criterion import as_loss
 from widemargin.modules import floating_parameter
 from widemargin.population.batches import samples_of
@@ -131,10 +131,12 @@ def fit(
     seeds = list(range(count) if seeds is None else seeds)
     for seed in seeds:
         check_seed(seed)
+    samples = samples_of(data, count, where, weight.dtype)
+    given = _each("loss", _losses(loss), count, "losses.CrossEntropy()")
     plan = PopulationConfig(
         networks=networks,
-        data=samples_of(data, count, where, weight.dtype),
-        losses=_each("loss", _losses(loss), count, "losses.CrossEntropy()"),
+        data=samples,
+        losses=[for_samples(one, len(own)) for one, own in zip(given, samples, strict=True)],
         optimizers=stackable(_each("optimizer", optimizer, count, "training.SGD(lr=0.1)")),
         seeds=_each("seeds", seeds, count),
         regularizers=tuple(regularizers),

@@ -167,8 +167,7 @@ class Objective:
 
         def of(loss: WideMargin, rows: Tensor | slice) -> Tensor:
             return (
-                loss.of_scores.of(f[rows].flatten(0, 1), batch.y[rows].flatten())
-                + loss.strength * terms[rows].flatten()
+                loss.of_scores.of(f[rows].flatten(0, 1), batch.y[rows].flatten()) + loss.weight * terms[rows].flatten()
             )
 
         return self._by_group(of)

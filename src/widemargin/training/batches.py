@@ -67,6 +67,9 @@ class Source(abc.ABC):
     steps: int | None
     """Batches in an epoch; None for a stream."""
 
+    count: int | None
+    """Training samples; None for a stream."""
+
     knows_positions: bool = True
     """Whether batches have the positions of their samples in the training set."""
 
@@ -98,7 +101,7 @@ class InMemory(Source):
         _check_shares(len(samples), batch_size, replica.processes)
         self.x, self.y = replica.move(samples.x, samples.y)
         self.batch_size, self.seed, self.replica = batch_size, seed, replica
-        self.steps = -(-len(self.y) // batch_size)
+        self.count, self.steps = len(self.y), -(-len(self.y) // batch_size)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         """The batches of epoch `number`, from batch `start` on."""
@@ -113,6 +116,8 @@ class InMemory(Source):
 
 
 class _Indexed(Source):
+    count: int
+
     def __init__(self, found: Batches, batch_size: int, seed: int, replica: Replica) -> None:
         assert isinstance(found.source, DataLoader)
         dataset: AnyDataset = found.source.dataset
@@ -148,6 +153,7 @@ class _Loader(Source):
         loader = found.source
         assert isinstance(loader, DataLoader)
         self.found, self.loader, self.seed, self.replica = found, loader, seed, replica
+        self.count = len(loader.dataset) if isinstance(loader.dataset, Sized) else None
         # A stream, or a sampler without a length, does not know; a length of 0 is no news either.
         self.steps = None if isinstance(loader.dataset, IterableDataset) else operator.length_hint(loader) or None
 

@@ -18,7 +18,7 @@ from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
-from widemargin.losses.protocol import fast_backward, innermost, is_capturable, needs_index, values_of
+from widemargin.losses.protocol import fast_backward, for_samples, innermost, is_capturable, needs_index, values_of
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
@@ -68,11 +68,12 @@ class FitLoop:
             rank=fabric.global_rank,
             processes=fabric.world_size,
         )
+        self.source = source(config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica)
+        config = dataclasses.replace(config, loss=for_samples(config.loss, self.source.count))
         self.fabric, self.config, self.model, self.at = fabric, config, model, Position()
         takes_outputs = getattr(innermost(config.loss), "takes_outputs", False)
         self.read = read_model(model, config.read_as)
         self.for_loss = model if takes_outputs else self.read
-        self.source = source(config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica)
         if needs_index(config.loss) and not self.source.knows_positions:
             raise ValueError(
                 "loss needs the positions of the samples, which a DataLoader does not tell: pass its Dataset"

@@ -39,7 +39,7 @@ from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
 from widemargin.training.config import Regularizer
 
-VERSION = 1
+VERSION = 2  # since the weight of WideMargin depends on the number of samples
 _TRAINING = (
     *("data", "network", "loss", "regularizers", "optimizer", "schedule", "epochs", "batch"),
     *("augmentation", "precision", "channels_last"),
