@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from data.synthetic import tar_bytes, write
+from widemargin.data import files
 from widemargin.data.files import default_root, read_files, resolve_root, search_folders
 
 CONTENTS = {"a-idx1": b"first", "b-idx1": b"second"}
@@ -118,3 +121,35 @@ def test_the_home_folder_may_be_written_short(tmp_path: Path, monkeypatch: pytes
 def test_the_folder_of_the_data_set_before_the_root(tmp_path: Path) -> None:
     (tmp_path / "set" / "raw").mkdir(parents=True)
     assert search_folders(tmp_path, ("set", "other")) == (tmp_path / "set", tmp_path / "set" / "raw", tmp_path)
+
+
+def archive_of(path: Path, **members: bytes | str) -> None:
+    """A tar file with these contents; a text is the target of a symlink."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(f"folder/{name.replace('_', '-')}")
+            if isinstance(content, str):
+                member.type, member.linkname = tarfile.SYMTYPE, content
+                archive.addfile(member)
+            else:
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "other", "../../x"])
+def test_links_in_an_archive_are_refused(target: str, tmp_path: Path) -> None:
+    archive_of(tmp_path / "all.tar.gz", other=b"secret", a_idx1=target, b_idx1=b"second")
+    with pytest.raises(ValueError, match=r"all\.tar\.gz has 'folder/a-idx1' as a link"):
+        contents(tmp_path, archive="all.tar.gz")
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LARGEST", 1 << 20)
+    bomb = bytes(1 << 22)
+    write(tmp_path, {"a-idx1": bomb, "b-idx1": b"second"}, zipped=True)
+    with pytest.raises(ValueError, match=r"a-idx1\.gz unpacks to more than 1 MiB"):
+        contents(tmp_path)
+    for members in ({"a_idx1": bomb, "b_idx1": b"second"}, {"other": bomb, "a_idx1": b"first", "b_idx1": b"second"}):
+        archive_of(tmp_path / "all.tar.gz", **members)
+        with pytest.raises(ValueError, match=r"all\.tar\.gz unpacks to more than 1 MiB"):
+            contents(tmp_path, archive="all.tar.gz")

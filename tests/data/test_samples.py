@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
-from widemargin.data import Data, Samples, to_sphere
+from widemargin.data import Data, Samples, batches, to_sphere
 from widemargin.data.samples import _check
 
 
@@ -76,3 +76,11 @@ def test_map_takes_both_parts_and_forgets_the_range() -> None:
 def test_what_does_not_fit_is_one_sentence(x: object, y: object, index: torch.Tensor | None, sentence: str) -> None:
     with pytest.raises((TypeError, ValueError), match=sentence):
         _check(x, y, index)
+
+
+def test_labels_that_are_true_or_false_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"y has dtype torch\.bool"):
+        Samples(torch.ones(2, 3), torch.tensor([True, False]))
+    loader = DataLoader(TensorDataset(torch.ones(2, 3), torch.tensor([True, False])))
+    with pytest.raises(TypeError, match=r"y of batch 0 of data has dtype torch\.bool"):
+        list(batches(loader))

@@ -15,7 +15,7 @@ import widemargin as wm
 from training.cases import CPU, network, samples
 from training.test_fit import weights
 from widemargin import losses
-from widemargin.training import SGD, Callback, EarlyStopping, FitState, Measure, ProgressBar, TensorBoard
+from widemargin.training import SGD, Callback, Checkpoint, EarlyStopping, FitState, Measure, ProgressBar, TensorBoard
 
 SETTINGS: dict[str, Any] = {"loss": losses.CrossEntropy(), "epochs": 2, "batch_size": 20, "devices": CPU}
 
@@ -130,7 +130,7 @@ def test_bad_values_of_early_stopping_are_named(untyped: None) -> None:
 
 
 class Writer:
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, purge_step: int | None = None) -> None:
         self.folder, self.points, self.closed = folder, dict[tuple[str, int], float](), False
         made.append(self)
 
@@ -162,6 +162,36 @@ def test_tensorboard_has_a_point_for_every_number_of_the_history(
     }
     assert writer.points == expected
     assert ("validation/distance at input", 6) in expected
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_resumed_training_has_each_point_once_in_tensorboard(tmp_path: Path) -> None:
+    """It is killed after its last epoch, with the checkpoint two epochs before, and after the files were written."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+
+    class Killed(Exception):  # noqa: N818
+        pass
+
+    class Kill(Callback):
+        def __init__(self, at: int) -> None:
+            self.at = at
+
+        def on_step_end(self, state: FitState) -> None:
+            if state.step == self.at:
+                raise Killed
+
+    def run(at: int) -> wm.training.Fit:
+        callbacks = [TensorBoard(tmp_path / "board"), Kill(at)]
+        settings: dict[str, Any] = {**SETTINGS, "epochs": 4, "checkpoint": Checkpoint(tmp_path / "kept", every=4)}
+        return wm.fit(network(), samples(), callbacks=callbacks, **settings)
+
+    with pytest.raises(Killed):
+        run(11)
+    ended = run(-1)
+    read = accumulator.EventAccumulator(str(tmp_path / "board"), purge_orphaned_data=True)
+    read.Reload()
+    points = [event.step for event in read.Scalars("train/accuracy")]
+    assert points == sorted(set(points)) == [row["step"] for row in ended.history.rows]
 
 
 def test_tensorboard_without_its_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

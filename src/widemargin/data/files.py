@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import tarfile
 import zlib
@@ -13,6 +14,8 @@ from pathlib import Path
 
 VARIABLE = "WIDEMARGIN_DATA"
 UNVERIFIED = " (verify=False, or widemargin --no-verify, reads a subset or a changed copy)"
+LARGEST = 1 << 30
+"""Bytes that a file may unpack to; those of the known data sets take at most 185 MB."""
 
 
 def default_root() -> Path | None:
@@ -93,9 +96,11 @@ def _read(path: Path, name: str, sums: Mapping[str, str] | None) -> File:
     content, unpacked = path.read_bytes(), ""
     if path.suffix == ".gz":
         try:
-            content, unpacked = gzip.decompress(content), ", unpacked,"
+            with gzip.open(io.BytesIO(content)) as opened:
+                content, unpacked = opened.read(LARGEST + 1), ", unpacked,"
         except (EOFError, OSError, zlib.error) as error:
             raise ValueError(f"{path} is not a complete gzip file: {error}") from error
+        _check_size(path, len(content))
     if sums is not None:
         check_md5(content, sums[name], f"{path}{unpacked}")
     return File(str(path), content)
@@ -106,10 +111,15 @@ def _read_archive(path: Path, names: tuple[str, ...], sums: Mapping[str, str] | 
     try:
         with tarfile.open(path, mode="r:*") as archive:
             for member in archive:
+                _check_size(path, member.offset_data + member.size)  # before anything is unpacked to get there
                 name = member.name.rsplit("/", 1)[-1]
-                opened = archive.extractfile(member) if name in names else None
-                if opened is not None:
-                    files[name] = File(f"{path}/{member.name}", opened.read())
+                if name not in names:
+                    continue
+                if not member.isfile():
+                    raise ValueError(f"{path} has {member.name!r} as a link or a folder, expected a file")
+                opened = archive.extractfile(member)
+                assert opened is not None
+                files[name] = File(f"{path}/{member.name}", opened.read())
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path} is not a complete tar file: {error}") from error
     for name in names:
@@ -118,6 +128,11 @@ def _read_archive(path: Path, names: tuple[str, ...], sums: Mapping[str, str] | 
         if sums is not None:
             check_md5(files[name].content, sums[name], files[name].source)
     return files
+
+
+def _check_size(path: Path, size: int) -> None:
+    if size > LARGEST:
+        raise ValueError(f"{path} unpacks to more than {LARGEST >> 20} MiB, expected the files of a data set")
 
 
 def _folder(name: str, value: str | Path) -> Path:

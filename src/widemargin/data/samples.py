@@ -73,6 +73,12 @@ class Data(Generic[Part]):
         return replace(self, train=transform(self.train), test=transform(self.test), bounds=bounds)
 
 
+def check_class_indices(name: str, y: Tensor) -> None:
+    """Raise where labels are True and False, of which nobody knows which class is meant by which."""
+    if y.dtype == torch.bool:
+        raise TypeError(f"{name} has dtype torch.bool, expected class indices, such as {name}.long()")
+
+
 def _check(x: object, y: object, index: object) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"x is a {type(x).__name__}, expected a tensor [samples, ...]")
@@ -80,6 +86,7 @@ def _check(x: object, y: object, index: object) -> None:
         raise TypeError(f"y is a {type(y).__name__}, expected a tensor [samples]")
     if x.ndim == 0:
         raise ValueError("x is a single number, expected a tensor [samples, ...]")
+    check_class_indices("y", y)
     if y.ndim != 1:
         raise ValueError(f"y has shape {list(y.shape)}, expected [samples]")
     if len(x) != len(y):

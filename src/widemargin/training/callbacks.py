@@ -147,8 +147,11 @@ class TensorBoard(Callback):
         """Open the files."""
         if not state.is_main:
             return
-        self._writer = import_optional("torch.utils.tensorboard", "TensorBoard").SummaryWriter(os.fspath(self.folder))
-        self._written = len(state.rows) if state.step else 0  # a resumed training has written those before
+        board = import_optional("torch.utils.tensorboard", "TensorBoard")
+        # A training that was killed may have written rows after its checkpoint, and lost rows before it that were still
+        # in memory: a resumed one takes back all and writes them again.
+        self._writer = board.SummaryWriter(os.fspath(self.folder), purge_step=0 if state.step else None)
+        self._written = 0
         self.on_epoch_end(state)
 
     def on_epoch_end(self, state: FitState) -> None:
