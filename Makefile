@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # two pips in one environment undo each other's work
-.PHONY: help setup demo test lint bench stability docs wheel check-wheel clean
+.PHONY: help setup demo test campaign lint bench stability docs wheel check-wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -31,6 +31,9 @@ demo: .venv/.has-$(DEMO)  ## a first result to look at
 
 test: .venv/.has-$(TEST)  ## the tests, on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+campaign: .venv/.has-$(TEST)  ## faults, killed processes and damaged files by the thousand (an hour); prints what held
+	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m campaign
 
 lint: .venv/.has-$(LINT)  ## style, format and types
 	$(BIN)/ruff check .

@@ -1,4 +1,6 @@
-"""Trains one network without a break, and the same again in a process that is killed at random moments, 20 times.
+"""Trains one network without a break, and the same again in a process that is killed at random moments.
+
+`python killed.py FOLDER KILLS SEED`.
 
 The processes are forks of this one, which has imported and run everything once, so that a start costs milliseconds.
 Prints, as JSON, where each killed training stood, and how many were finished and equal to the unbroken one.
@@ -23,7 +25,6 @@ from training.cases import CPU, network, samples
 from widemargin import losses, regularizers
 from widemargin.training import AdamW, Checkpoint, Cosine, Measure, checkpoint
 
-KILLS = 20
 LONGEST = 0.4  # until a kill, of the time that the unbroken training took
 
 
@@ -70,9 +71,10 @@ def finished(child: int) -> bool:
     return True
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, kills: int, seed: int) -> None:
     """Kill, resume, compare."""
     torch.set_num_threads(1)
+    random.seed(seed)
     train(folder / "warm", folder / "warm", epochs=1)
     start = time.monotonic()
     assert finished(forked(lambda: train(folder / "unbroken", None)))
@@ -80,10 +82,10 @@ def main(folder: Path) -> None:
     wanted = (folder / "unbroken.safetensors").read_bytes(), (folder / "unbroken.json").read_bytes()
     stood: list[int] = []
     equal = run = 0
-    while len(stood) < KILLS or (folder / str(run)).exists():
+    while len(stood) < kills or (folder / str(run)).exists():
         here = folder / str(run)
         child = forked(lambda here=here: train(here / "end", here))  # type: ignore[misc]
-        if len(stood) < KILLS:
+        if len(stood) < kills:
             time.sleep(random.uniform(0, longest))
             os.kill(child, signal.SIGKILL)
         if not finished(child):
@@ -106,4 +108,4 @@ def step(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -36,7 +36,7 @@ def write(
     """
     for name, some in (("results", results), ("own", own)):
         for i, result in enumerate(some):
-            check_study(result, f"{name}[{i}]")
+            check_study(result, f"{name}[{i}]", judged=True)
     folder = Path(folder)
     pages = {"index.html": scoreboard(results, own), "holds.html": holds.page(results)} | {
         f"{r['study']}.html": page(r) for r in (*results, *own) if r.get("rows")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
-from widemargin._io.typed_json import Json, Pattern, SchemaError, check_type
+from widemargin._io.typed_json import Json, Length, Pattern, SchemaError, check_type
 from widemargin.report.schema import Amount, Count
 
 StudyId = Annotated[str, Pattern("[A-Z]{1,3}[0-9]{1,3}", "the name of a study, such as E3")]
 Value: TypeAlias = float | int | str | bool | None
-DeadCounts: TypeAlias = dict[str, list[Count]]
+DeadCounts: TypeAlias = dict[str, Annotated[list[Count], Length(2)]]
 """Arm → seeds that ended at guessing, and all."""
 
 
@@ -135,13 +135,28 @@ class StudyFile(StudyEntry, _Spaced):
     paper: NotRequired[list[dict[str, Value]]]
 
 
-def check_study(result: Json, name: str) -> None:
+class _WithWord(TypedDict):
+    word: str
+
+
+class _Judged(TypedDict):
+    """What every verdict of this release has."""
+
+    word: str
+    share: StudyShare
+    claims: list[_WithWord]
+
+
+def check_study(result: Json, name: str, *, judged: bool = False) -> None:
     """Raise a `ValueError` that names the first entry below `name` that does not fit `StudyFile`.
 
-    A result without rows is checked as a `StudyEntry`.
+    A result without rows is checked as a `StudyEntry`. One without `word` is of an earlier release, which
+    `judged` refuses.
     """
     has_rows = isinstance(result, dict) and "rows" in result
     check_type(result, StudyFile if has_rows else StudyEntry, name, unknown=True)
+    if judged or "word" in result:
+        check_type(result, _Judged, name, unknown=True)
     for i, row in enumerate(result["rows"] if has_rows else ()):
         if not isinstance(row.get("arm"), str):
             raise SchemaError(f"is {row.get('arm')!r}, expected the name of an arm", f"{name}.rows[{i}].arm")
