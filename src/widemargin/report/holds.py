@@ -111,7 +111,11 @@ def _filled(result: StudyResult, text: str, pairs: Sequence[Pair]) -> str:
 def _difference(result: StudyResult, arm: str, against: str) -> str:
     """Mean ± standard deviation over seeds of the difference of two arms' accuracies, in points."""
     by_arm = [
-        {row["seed"]: row["accuracy"] for row in result.get("rows", []) if row["arm"] == name and "curve" not in row}
+        {
+            row.get("seed"): row["accuracy"]
+            for row in result.get("rows", [])
+            if row["arm"] == name and "curve" not in row and isinstance(row.get("accuracy"), (int, float))
+        }
         for name in (arm, against)
     ]
     gaps = [100 * (by_arm[0][seed] - by_arm[1][seed]) for seed in sorted(by_arm[0].keys() & by_arm[1].keys())]

@@ -244,7 +244,7 @@ def _alternatives(result: StudyResult, place: str, cell: Mapping[str, Json]) -> 
     for row in search.get("table", []):
         if row.get("at") == place and row["cell"] != cell:
             score = "–" if row.get(by) is None else f"{row[by]:.4g}"
-            died = f", {row['died']} of {row['seeds']} seeds died" if row.get("died") else ""
+            died = f", {row['died']} of {row.get('seeds', '?')} seeds died" if row.get("died") else ""
             others.append(f"{_cell(row['cell'])} ({by} {score}{died})")
     return "; ".join(others)
 

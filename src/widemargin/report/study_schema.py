@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
-from widemargin._io.typed_json import Json, Length, Pattern, SchemaError, check_type
+from widemargin._io.typed_json import Json, Length, Pattern, below, check_type
 from widemargin.report.schema import Amount, Count
 
 StudyId = Annotated[str, Pattern("[A-Z]{1,3}[0-9]{1,3}", "the name of a study, such as E3")]
@@ -70,10 +70,21 @@ class StudyOrigin(TypedDict):
     hardware: NotRequired[StudyMachine]
 
 
+class StudyCell(TypedDict):
+    """A cell of a search, and where it was searched; its score has the name `by` of the search."""
+
+    at: NotRequired[str]
+    cell: dict[str, Json]
+    died: NotRequired[Count]
+    seeds: NotRequired[Count]
+
+
 class StudySearch(TypedDict):
     """The search of hyperparameters."""
 
     cells: Count
+    by: NotRequired[str]
+    table: NotRequired[list[StudyCell]]
 
 
 class StudyShare(TypedDict):
@@ -139,6 +150,11 @@ class _WithWord(TypedDict):
     word: str
 
 
+class _OfArm(TypedDict):
+    arm: str
+    seed: NotRequired[int]
+
+
 class _Judged(TypedDict):
     """What every verdict of this release has."""
 
@@ -157,6 +173,15 @@ def check_study(result: Json, name: str, *, judged: bool = False) -> None:
     check_type(result, StudyFile if has_rows else StudyEntry, name, unknown=True)
     if judged or "word" in result:
         check_type(result, _Judged, name, unknown=True)
-    for i, row in enumerate(result["rows"] if has_rows else ()):
-        if not isinstance(row.get("arm"), str):
-            raise SchemaError(f"is {row.get('arm')!r}, expected the name of an arm", f"{name}.rows[{i}].arm")
+    if has_rows:
+        _check_rows(result, name)
+
+
+def _check_rows(result: Json, name: str) -> None:
+    """Check what the types do not say: rows have an arm and a seed, and cells of a search a number."""
+    for i, row in enumerate(result["rows"]):
+        with below(f"{name}.rows[{i}]"):
+            check_type(row, _OfArm, "", unknown=True)
+    by = result["search"].get("by", "")
+    for i, row in enumerate(result["search"].get("table", [])):
+        check_type(row.get(by), float | None, f"{name}.search.table[{i}].{by}")
