@@ -111,6 +111,17 @@ def test_labels_of_a_binary_network_are_signs() -> None:
     assert torch.equal(found.labels, (signs > 0).long())
 
 
+def test_frames_with_names_as_labels(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    x, y, _ = clusters(60)
+    frame = pandas.DataFrame(x.numpy(), columns=["height", "weight"])
+    names = pandas.Series([("ape", "bat", "cat")[k] for k in y.tolist()])
+    found = label_issues(None, (frame, names), folds=2, epochs=2, device="cpu")
+    assert found.classes == ("ape", "bat", "cat")
+    assert found.rows(1)[0]["given"] == names[int(found.ranking[0])]
+    assert "height" in found.page(tmp_path / "page.html").read_text()
+
+
 def test_the_result_depends_on_the_seed_alone() -> None:
     x, y, _ = clusters(60)
     first, again, other = (

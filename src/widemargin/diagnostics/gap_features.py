@@ -21,7 +21,7 @@ from widemargin.data import batches
 from widemargin.data.batching import Batches
 from widemargin.data.seeds import generator
 from widemargin.margins.distance import linearize
-from widemargin.modules import cast_input, evaluating, predicted_labels, scores_of, unwrap_ddp
+from widemargin.modules import cast_input, evaluating, forward, predicted_labels, unwrap_ddp
 
 STATISTICS = ("lower fence", "first quartile", "median", "third quartile", "upper fence")
 POSITIONS = ("input", "first layer", "middle layer", "last layer")
@@ -63,7 +63,7 @@ def margin_signature(
             y = y.to(x.device)
             names = names or four_places(network, x)
             with places.watch(network, tuple(dict.fromkeys(names))) as at:
-                scores = scores_of(network(x))
+                scores = forward(network, x)
             found = linearize(scores, y, at=at).distances()
             for name in at:
                 variation.setdefault(name, TotalVariation()).add(at.activations[name])

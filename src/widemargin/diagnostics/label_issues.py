@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from widemargin._io.files import write_json, write_whole
 from widemargin._io.provenance import provenance
 from widemargin.checks import check_callable, check_count, check_number, check_seed
-from widemargin.data.batching import batches
-from widemargin.data.samples import Data, Samples
+from widemargin.data.batching import read
+from widemargin.data.samples import Samples
 from widemargin.diagnostics.cross_validation import Predictions, cross_validate
 from widemargin.diagnostics.default_network import default_network
 from widemargin.diagnostics.label_noise import noise_model
@@ -204,7 +204,8 @@ def label_issues(
 
     Args:
         build: makes a network, with new weights each time; None for a small one that fits images and tables.
-        data: as of `fit`: a name or a `Data` (its training set), `data.Samples`, a pair (x, y), a `Dataset`, …
+        data: as of `fit`: a name or a `Data` (its training set), `data.Samples`, a pair (x, y) of tensors, arrays or
+            frames, a `Dataset`, …; labels can be names.
         folds: how many; every class has to have a sample in every fold, so at least as many samples of each label.
         loss: of the training. Its scores are read as logits.
         epochs: passes over the data of each training, enough to learn and not many more.
@@ -219,10 +220,10 @@ def label_issues(
     check_count("epochs", epochs)
     check_count("batch_size", batch_size)
     check_seed(seed)
-    samples, labels, signs = _labelled(data)
-    named = tuple(classes) if classes is not None else _names(data, labels, signs)
+    samples = read(data, split="train", classes=classes)
+    labels, named = _labels(samples)
     if build is None:
-        build = default_network(samples.x, max(len(named), int(labels.max()) + 1))
+        build = default_network(samples.x, len(named))
     check_callable("build", build, "lambda: models.mnist_cnn()")
     _check_folds(labels, folds, named)
     found = cross_validate(
@@ -273,26 +274,18 @@ def scored(
     )
 
 
-def _labelled(data: object) -> tuple[Samples, Tensor, bool]:
-    """All samples in memory, their labels as class indices, and whether the labels are ±1."""
-    source = batches(data, batch_size=1024, split="train")
-    samples = source.samples
-    if samples is None:
-        x, y = (torch.cat(parts) for parts in zip(*source, strict=True))
-        samples = Samples(x, y)
+def _labels(samples: Samples) -> tuple[Tensor, tuple[str, ...]]:
+    """The labels as class indices, and the names of the classes: their numbers, where they have no names."""
     y = samples.y.cpu()
     if y.is_floating_point():
         if not bool((y.abs() == 1).all()):
             raise ValueError("data has float labels, expected class indices, or −1.0 and 1.0 for a binary network")
-        return samples, (y > 0).long(), True
+        return (y > 0).long(), samples.classes if len(samples.classes) == 2 else ("-1", "1")
     if int(y.min()) < 0:
         raise ValueError(f"data has label {int(y.min())}, expected class indices from 0")
-    return samples, y.long(), False
-
-
-def _names(data: object, labels: Tensor, signs: bool) -> tuple[str, ...]:
-    names = getattr(data, "classes", None) if isinstance(data, Data) else None
-    return tuple(names) if names else ("-1", "1") if signs else tuple(map(str, range(int(labels.max()) + 1)))
+    highest = int(y.max())
+    names = [samples.classes[k] if k < len(samples.classes) else str(k) for k in range(highest + 1)]
+    return y.long(), (*names, *samples.classes[highest + 1 :])
 
 
 def _columns(data: object, samples: Samples) -> tuple[str, ...]:
@@ -307,9 +300,8 @@ def _check_folds(labels: Tensor, folds: int, classes: Sequence[str]) -> None:
     counts = torch.bincount(labels)
     rare = ((counts > 0) & (counts < max(folds, 2))).nonzero()[:, 0].tolist()
     if rare:
-        name = classes[rare[0]] if rare[0] < len(classes) else rare[0]
         raise ValueError(
-            f"folds is {folds}, but label {name!r} has {int(counts[rare[0]])} samples, "
+            f"folds is {folds}, but label {classes[rare[0]]!r} has {int(counts[rare[0]])} samples, "
             f"expected at least {max(folds, 2)}"
         )
     if int((counts > 0).sum()) < 2:
