@@ -129,8 +129,13 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
 def packed(labels: Tensor, wrong: Tensor, predicted: Tensor, averaged: Tensor) -> str:
     """What cleanlab needs, as text: probabilities in float32."""
     file = io.BytesIO()
-    floats = {"predicted": predicted.float().numpy(), "averaged": averaged.float().numpy()}
-    np.savez_compressed(file, labels=labels.to(torch.int16).numpy(), wrong=wrong.cpu().numpy(), **floats)
+    np.savez_compressed(
+        file,
+        labels=labels.to(torch.int16).numpy(),
+        wrong=wrong.cpu().numpy(),
+        predicted=predicted.float().numpy(),
+        averaged=averaged.float().numpy(),
+    )
     return base64.b64encode(file.getvalue()).decode()
 
 
@@ -247,7 +252,12 @@ def _cell(key: tuple[Any, ...], rows: list[dict[str, Any]]) -> dict[str, Any]:
     averaged = [name for name in names if name.endswith("averaged")]
 
     def mean(*path: str) -> float:
-        values = [functools.reduce(lambda value, step: value[step], path, row) for row in rows]
+        values: list[float] = []
+        for row in rows:
+            value: Any = row
+            for step in path:
+                value = value[step]
+            values.append(float(value))
         return round(statistics.fmean(values), 5)
 
     return {
