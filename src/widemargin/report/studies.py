@@ -140,7 +140,7 @@ def page(result: StudyResult) -> str:
         verdict_class=_class(result["verdict"]),
         held=held(result),
         weakest=in_words(result.get("weakest", result["word"]), own=own),
-        before=result.get("old verdict", {}).get("verdict"),
+        before=None if own else result.get("old verdict", {}).get("verdict"),
         dead=_dead(result.get("dead", {})),
     )
 

@@ -103,8 +103,12 @@ def _tiny(parts: Mapping[str, SmallData]) -> dict[str, dict[str, Settings]]:
     return {"case": dict.fromkeys(cases(parts), _TINY)}
 
 
-def _by_case(title: str) -> Figure:
-    return accuracy("case", title, "data and network", kind="bars")
+def _by_case(parts: Mapping[str, SmallData], title: str) -> tuple[Figure, ...]:
+    """A figure for every data set, a group of bars for every network."""
+    return tuple(
+        accuracy("case", f"{title}: {name}", "", kind="bars", where={"case": tuple(cases({name: part}))})
+        for name, part in parts.items()
+    )
 
 
 W1 = Study(
@@ -118,7 +122,7 @@ W1 = Study(
         goals.seldom_below("at most 1 point below cross-entropy in 97 % of the conditions", 1.0, 0.97),
         goals.gain("not below the Jacobian regularizer by more than 0.5 points", -0.5, against=JACOBIAN),
     ),
-    figures=(_by_case("Test accuracy with few training samples"),),
+    figures=_by_case(FEW, "Test accuracy with few training samples"),
     scales=scales(
         "digits and a table, 60 samples, 3 steps; one core",
         "digits and a table; one optimizer; two cores",
@@ -152,7 +156,7 @@ W2 = Study(
         goals.gain("not below the Jacobian regularizer by more than 0.5 points", -0.5, against=JACOBIAN),
         goals.gain("not below generalized cross-entropy by more than 0.5 points", -0.5, against=GENERALIZED),
     ),
-    figures=(_by_case("Test accuracy with flipped training labels"),),
+    figures=_by_case(NOISY, "Test accuracy with flipped training labels"),
     scales=scales(
         "digits, 60 samples, 3 steps; one core",
         "digits; one optimizer; two cores",
@@ -204,7 +208,17 @@ W3 = Study(
             percent=True,
             where={"curve": goals.PGD},
         ),
-        bars("case", "distance", "Median distance to the boundary", "data and network", "l_2, standardised inputs"),
+        *(
+            bars(
+                "case",
+                "distance",
+                f"Median distance of right answers to the boundary: {name}",
+                "",
+                "l_2, standardised inputs",
+                where={"case": tuple(cases({name: part}))},
+            )
+            for name, part in IMAGES.items()
+        ),
     ),
     scales=scales(
         "digits, 60 samples, 3 steps, attacks of 2 steps; one core",
