@@ -38,17 +38,17 @@ def test_the_models_of_all_mnist_are_trained_once(scale: ScaleName) -> None:
 
 
 @pytest.mark.parametrize("id", ["E2", "E3", "E4"])
-def test_a_budget_is_at_most_450_000_steps(id: str) -> None:
+def test_a_budget_is_at_most_900_000_steps(id: str) -> None:
     plan = _plan(id, "budget")
     finals = [trial for case in plan.cases() for trial in plan.final(case, first_cells(plan))]
-    assert sum(trial.settings["steps"] for trial in (*plan.searches(), *finals)) <= 450_000
+    assert sum(trial.settings["steps"] for trial in (*plan.searches(), *finals)) <= 900_000
 
 
 @pytest.mark.parametrize("id", TRAINED)
 def test_every_comparison_has_arms_of_ours_with_the_same_search(id: str) -> None:
     study = catalog.study(id)
     assert any(arm.ours for arm in study.arms)
-    assert all(arm.name.startswith("ours") == arm.ours for arm in study.arms)
+    assert all(arm.name.startswith(("ours", "WideMargin")) == arm.ours for arm in study.arms)
     searched = {arm.grid for arm in study.arms if arm.search}
     assert searched == {study.scales["paper"].cells}
 
@@ -58,7 +58,8 @@ def test_the_paper_scale_is_the_papers(id: str) -> None:
     """Nothing of the small scales is left in it."""
     plan = _plan(id, "paper")
     finals = [trial for case in plan.cases() for trial in plan.final(case, first_cells(plan))]
-    for settings in (trial.settings for trial in finals):
+    for trial in finals:
+        settings = trial.settings
         if id in ("E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9"):
             assert settings["data"]["name"] == "mnist"
             assert set(settings["network"]) <= {"name", "dropout"}
@@ -68,5 +69,6 @@ def test_the_paper_scale_is_the_papers(id: str) -> None:
             assert settings["steps"] == 50_000
         margin = settings.get("loss", {})
         margin = margin.get("loss", margin)
-        if margin.get("scores") == "softmax" and id not in ("E14", "E16"):
+        # The released settings have one class; the printed ones have all.
+        if margin.get("scores") == "softmax" and id not in ("E14", "E16") and not trial.arm.startswith("released"):
             assert margin["classes"] == "all"
