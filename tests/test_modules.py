@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from widemargin.modules import (
+    NamedInputs,
+    arguments,
     cast_input,
     evaluating,
     floating_parameter,
+    forward,
     is_compiled,
     mixing_modules,
     predict,
@@ -119,6 +122,36 @@ def test_predicted_labels_are_classes_or_signs() -> None:
     assert predicted_labels(torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])).tolist() == [1, 0]
     assert predicted_labels(torch.tensor([2.0, -1.0, 0.0])).tolist() == [1, -1, -1]
     assert predicted_labels(torch.tensor([[2.0], [-1.0]])).tolist() == [1, -1]
+
+
+class Named(nn.Module):
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.stack([tokens.sum(1), (tokens if mask is None else tokens * mask).sum(1)], dim=1)
+
+
+class Anything(nn.Module):
+    def forward(self, **tensors: Tensor) -> Tensor:
+        return torch.stack([tensor.sum(1) for tensor in tensors.values()], dim=1)
+
+
+def test_inputs_by_name() -> None:
+    tokens, mask = torch.arange(6.0).view(3, 2), torch.tensor([[1.0, 0.0]]).repeat(3, 1)
+    inputs: Any = NamedInputs({"mask": mask, "unknown": mask, "tokens": tokens})
+    assert len(inputs) == 3
+    assert torch.equal(forward(Named(), inputs), Named()(tokens, mask))
+    for rows in (slice(0, 2), torch.tensor([2, 0])):
+        assert torch.equal(forward(Named(), inputs[rows]), Named()(tokens, mask)[rows])
+    assert torch.equal(forward(Named(), inputs[1]), Named()(tokens, mask)[1:2])
+    assert arguments(Named(), inputs).keys() == ["tokens", "mask"]  # type: ignore[attr-defined]
+    assert forward(Anything(), inputs).shape == (3, 3)
+    one: Any = NamedInputs({"image": tokens})
+    assert torch.equal(forward(nn.Identity(), one), tokens)  # a network that does not know the name
+    with pytest.raises(TypeError, match=r"inputs a, b.*Named: tokens, mask"):
+        forward(Named(), cast("Any", NamedInputs({"a": mask, "b": mask})))
+    with pytest.raises(ValueError, match=r"lengths \{'a': 3, 'b': 1\}"):
+        NamedInputs({"a": mask, "b": mask[:1]})
+    half = cast_input(nn.Linear(2, 2).half(), inputs)
+    assert half["tokens"].dtype == torch.float16  # type: ignore[index]
 
 
 def test_inputs_take_the_dtype_of_the_parameters() -> None:

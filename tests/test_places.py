@@ -232,6 +232,8 @@ def test_default_places() -> None:
     assert places.default_places(entry.network(), entry.inputs()) == ("embedding",)
     with pytest.raises(ValueError, match=r"integers.*Sequential.*nn\.Embedding"):
         places.default_places(small(), X.long())
+    with pytest.raises(TypeError, match=r"dtype torch\.uint8.*x\.float\(\) / 255"):
+        places.default_places(entry.network(), X.byte())
 
 
 def test_recurrent_layers_leave_cudnn_while_watched() -> None:

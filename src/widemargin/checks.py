@@ -102,7 +102,8 @@ def check_floating(tensor: object, name: str, shape: str = "") -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} is a {type(tensor).__name__}, expected a tensor {shape}".rstrip())
     if not tensor.is_floating_point():
-        raise TypeError(f"{name} has dtype {tensor.dtype}, expected a floating-point tensor")
+        cure = ": scale bytes to [0, 1] with x.float() / 255" if tensor.dtype == torch.uint8 else ""
+        raise TypeError(f"{name} has dtype {tensor.dtype}, expected a floating-point tensor{cure}")
 
 
 def check_batch(x: Tensor, name: str) -> None:

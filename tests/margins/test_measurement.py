@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -103,6 +104,67 @@ def test_every_kind_of_data(progress: bool | None) -> None:
     ):
         measured = measure(network, data, batch_size=4, progress=progress)
         torch.testing.assert_close(measured.margins["input"], expected, rtol=1e-10, atol=0)
+
+
+def test_a_shuffled_loader_is_measured_in_the_order_of_its_data_set(tmp_path: Path) -> None:
+    network, x, y = case()
+    expected = measure(network, (x, y))
+    loader = DataLoader(Listed(x, y), batch_size=3, shuffle=True, generator=torch.Generator().manual_seed(1))
+    measured = measure(network, loader)
+    assert measured.index is None
+    assert torch.equal(measured.labels, y)
+    torch.testing.assert_close(measured.margins["input"], expected.margins["input"], rtol=1e-10, atol=0)
+    assert measured.hardest(11).tolist() == expected.hardest(11).tolist()
+    table, _ = measured.write(tmp_path)
+    assert "index" not in pq.read_table(table).column_names
+
+
+def test_hardest_are_positions_in_the_data_set_where_a_sampler_leaves_samples_out(tmp_path: Path) -> None:
+    network, x, y = case()
+    expected = measure(network, (x, y))
+    kept = [9, 2, 7, 4]
+    measured = measure(network, DataLoader(Listed(x, y), batch_size=3, sampler=kept))
+    assert measured.index is not None
+    assert measured.index.tolist() == sorted(kept)
+    margins = expected.margins["input"]
+    assert measured.hardest(4).tolist() == sorted(kept, key=lambda i: float(margins[i]))
+    rows = measured.hardest_rows(4)
+    torch.testing.assert_close(measured.margins["input"][rows], margins[measured.hardest(4)], rtol=1e-10, atol=0)
+    assert pq.read_table(measured.write(tmp_path)[0]).to_pydict()["index"] == sorted(kept)
+
+
+def test_a_stream_has_no_positions() -> None:
+    network, x, y = case()
+    measured = measure(network, Streamed(x, y), batch_size=4)
+    assert measured.hardest_rows(11).tolist() == measure(network, (x, y)).hardest(11).tolist()
+    with pytest.raises(ValueError, match=r"stream.*hardest_rows"):
+        measured.hardest(1)
+
+
+def test_names_of_classes_are_kept(tmp_path: Path) -> None:
+    network, x, y = case()
+    names = np.array(["cat", "dog", "emu"])[y]
+    measured = wm.measure(network, (pd.DataFrame(x.numpy()), pd.Series(names)))
+    expected = measure(network, (x, y))
+    assert torch.equal(measured.labels, y)
+    assert measured.classes == ("cat", "dog", "emu")
+    assert {name: d.mean for name, d in measured.by_class("input").items()} == {
+        ("cat", "dog", "emu")[label]: d.mean
+        for label, d in expected.by_class("input").items()
+        if isinstance(label, int)
+    }
+    table, text = measured.write(tmp_path)
+    assert pq.read_table(table).to_pydict()["label name"] == names.tolist()
+    assert json.loads(text.read_text())["classes"] == ["cat", "dog", "emu"]
+
+
+def test_float64_goes_to_the_dtype_of_the_network_and_bytes_are_refused() -> None:
+    network, x, y = case()
+    network = network.float()
+    torch.testing.assert_close(measure(network, (x.numpy(), y.numpy())).output, measure(network, (x.float(), y)).output)
+    for at in (None, ("input",)):
+        with pytest.raises(TypeError, match=r"dtype torch\.uint8.*x\.float\(\) / 255"):
+            measure(network, ((100 * x).byte().numpy(), y.numpy()), at=at)
 
 
 def test_data_by_name() -> None:

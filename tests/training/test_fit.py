@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -179,6 +180,26 @@ def test_every_form_of_the_data_gives_the_same_weights(form: Callable[[Samples],
     result = wm.fit(**(arguments(name) | {"data": form(samples())}))
     assert torch.equal(weights(result.model), weights(expected.model))
     assert result.history == expected.history
+
+
+def test_frames_and_names_of_classes_train_the_same_weights() -> None:
+    train, other = samples(20), samples(9, seed=1)
+    names = np.array(["cat", "dog", "emu"])
+    given: dict[str, Any] = {"loss": losses.CrossEntropy(), "epochs": 1, "batch_size": 8, "devices": CPU}
+    expected = wm.fit(network(), train, validation=other, **given)
+    # Without its first class, the validation set has the indices of the training set all the same.
+    frame = pd.DataFrame(train.x.numpy())
+    rows = other.y > 0
+    found = wm.fit(
+        network(), (frame, names[train.y]), validation=(other.x[rows].numpy(), names[other.y[rows]]), **given
+    )
+    assert found.classes == ("cat", "dog", "emu")
+    for one, two in zip(expected.model.parameters(), found.model.parameters()):
+        assert torch.equal(one, two)
+    selected = wm.fit(network(), train, validation=other.select(rows.nonzero()[:, 0]), **given)
+    assert found.history.rows == selected.history.rows
+    with pytest.raises(ValueError, match=r"y has 2 classes \('cat', 'dog'\), but the network has 3 scores"):
+        wm.fit(network(), (frame[:2], names[train.y][:2]), **given)
 
 
 def test_a_loader_keeps_its_own_order() -> None:

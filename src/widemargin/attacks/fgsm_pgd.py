@@ -11,11 +11,13 @@ from widemargin import norms
 from widemargin.attacks.input_range import Bounds, Inputs, check_bounds, check_inputs, into_bounds
 from widemargin.attacks.noise import Seed, as_generator, normal, uniform
 from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
+from widemargin.data.array_arguments import takes_arrays
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
 
+@takes_arrays
 def fgsm(
     model: nn.Module,
     x: Inputs,
@@ -32,8 +34,8 @@ def fgsm(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs inside `bounds`.
-        y: class indices, or −1.0 and +1.0 for a binary network.
+        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         epsilon: ε ≥ 0, the l_∞ distance that inputs may move.
         bounds: the range of the data, or None. The paper's equation does not clip to it, though its images lie in it.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
@@ -42,6 +44,7 @@ def fgsm(
     return pgd(model, x, y, epsilon, step=epsilon or 1.0, steps=1, random_start=False, bounds=bounds, read_as=read_as)
 
 
+@takes_arrays
 def ifgsm(
     model: nn.Module,
     x: Inputs,
@@ -59,8 +62,8 @@ def ifgsm(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs inside `bounds`.
-        y: class indices, or −1.0 and +1.0 for a binary network.
+        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         epsilon: ε ≥ 0, the l_∞ distance that inputs may move.
         step: α > 0, by default ε/10.
         steps: number of iterations k, in the paper ≥ ε/α, so that x̂ can reach the corners of the box; by
@@ -80,6 +83,7 @@ def ifgsm(
     return pgd(model, x, y, epsilon, step=step, steps=steps, random_start=False, bounds=bounds, read_as=read_as)
 
 
+@takes_arrays
 def pgd(
     model: nn.Module,
     x: Inputs,
@@ -101,8 +105,8 @@ def pgd(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs inside `bounds`.
-        y: class indices, or −1.0 and +1.0 for a binary network.
+        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         epsilon: radius ε ≥ 0.
         step: α > 0, by default 2.5·ε/steps; Madry's MNIST networks have ε = 0.3, α = 0.01, 40 steps.
         steps: number of steps.

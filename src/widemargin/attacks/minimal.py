@@ -16,6 +16,7 @@ from widemargin._io.optional import import_optional
 from widemargin.attacks.hyperplane_step import shortest_step
 from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds
 from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels, without_value_checks
+from widemargin.data.array_arguments import takes_arrays
 from widemargin.margins.output import output
 from widemargin.modules import evaluating, scores_of, unwrap_ddp
 from widemargin.probabilities import Outputs, check_are_scores, read_model
@@ -39,6 +40,7 @@ class Minimal:
     found: Mask
 
 
+@takes_arrays
 def minimal(
     model: nn.Module,
     x: Inputs,
@@ -62,8 +64,8 @@ def minimal(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs, inside `bounds`.
-        y: class indices, or −1.0 and +1.0 for a binary network.
+        x: inputs, inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         p: norm of the distance, in [1, ∞].
         steps: most steps of each of the two phases.
         targets: number of classes that are tried.

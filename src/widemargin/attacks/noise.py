@@ -9,19 +9,21 @@ from torch import Tensor
 
 from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds
 from widemargin.checks import check_number
+from widemargin.data.array_arguments import takes_arrays
 from widemargin.data.seeds import generator
 
 Seed: TypeAlias = int | torch.Generator
 """A seed, which leaves torch's global generators unchanged, or a generator to draw from, on its own device."""
 
 
+@takes_arrays
 def gaussian(x: Inputs, sigma: float | int, seed: Seed = 0, *, bounds: Bounds = (0.0, 1.0)) -> Inputs:
     """x + σ·z with z ~ N(0, I), clipped to the range of the data (elsayed, Fig. 7, which does not mention clipping).
 
     For one seed, z is the same for every σ. `data.add_noise` is the same without the clip, for whole data sets.
 
     Args:
-        x: inputs inside `bounds`.
+        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame.
         sigma: standard deviation σ ≥ 0 of the noise.
         seed: an integer, or a CPU generator to draw from.
         bounds: the range of the data, or None.

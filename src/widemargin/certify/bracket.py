@@ -16,6 +16,7 @@ from widemargin import certify, margins, norms
 from widemargin.attacks.input_range import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.checks import check_count, check_finite, check_module
+from widemargin.data.array_arguments import takes_arrays
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
 from widemargin.probabilities import Outputs, read_model, without_head
 from widemargin.types import Labels, Mask, PerExample, is_binary
@@ -98,6 +99,7 @@ class Bracket:
         return "\n  ".join([*lines, *self.notes])
 
 
+@takes_arrays
 def bracket(
     model: nn.Module,
     x: Tensor,
@@ -121,8 +123,8 @@ def bracket(
 
     Args:
         model: any classifier, used in evaluation mode.
-        x: inputs `[batch, ...]`.
-        y: class indices, or −1.0 and +1.0 for a binary network.
+        x: inputs `[batch, ...]`: a tensor, a NumPy array or a pandas frame.
+        y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         p: the norm, in [1, ∞].
         method: of the relaxation, see `certify.margin_bound`.
         search: of the attack, see `attacks.minimal`.

@@ -12,6 +12,7 @@ from widemargin import norms
 from widemargin.bounds.result import Certificate
 from widemargin.certify.relaxation import Ball, Box, LinearBound, ball_through, box_of, l2_ball, linear_bound, through
 from widemargin.checks import check_batch, check_choice, check_count, check_number
+from widemargin.data.array_arguments import takes_arrays
 from widemargin.geometry.network import Network, read
 from widemargin.layers.forms import Affine, Slopes
 from widemargin.types import Labels, PerClass, PerExample
@@ -25,6 +26,7 @@ _NUMBERS = 2**24
 """Largest number of float64 entries of a stack of rows: 128 MiB."""
 
 
+@takes_arrays
 def margin_bound(
     model: nn.Module, x: Tensor, y: Labels, radius: float, *, p: float = 2.0, method: Method = "crown"
 ) -> PerClass:
@@ -55,6 +57,7 @@ def margin_bound(
     return torch.cat(found).cpu()
 
 
+@takes_arrays
 def radius(
     model: nn.Module,
     x: Tensor,

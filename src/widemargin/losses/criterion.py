@@ -12,6 +12,7 @@ from widemargin.checks import check_choice
 from widemargin.losses.protocol import Loss
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
 from widemargin.losses.weighted import Weighted, class_weights, weigh
+from widemargin.modules import ModelInputs
 from widemargin.types import Labels, PerExample
 
 
@@ -42,7 +43,9 @@ class Criterion(nn.Module):
             self.inner = self.loss.criterion  # its buffers are a part of the state
         self.register_buffer("weight", None if weight is None else torch.as_tensor(weight).detach().clone().float())
 
-    def forward(self, model: nn.Module, x: Tensor, y: Labels, *, sample_weight: PerExample | None = None) -> Tensor:
+    def forward(
+        self, model: nn.Module, x: ModelInputs, y: Labels, *, sample_weight: PerExample | None = None
+    ) -> Tensor:
         """The loss of the batch; `sample_weight`, one number per sample, multiplies the weights of the classes."""
         values = self.loss(model, x, y)
         weights = torch.ones_like(values) if sample_weight is None else sample_weight.to(values)

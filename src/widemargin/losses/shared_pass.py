@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from widemargin.losses.protocol import Loss, stacking_of, values_of
 from widemargin.margins.second_point import TwoPasses
+from widemargin.modules import ModelInputs
 from widemargin.places import At
 from widemargin.types import Labels, PerExample, Scores
 
@@ -33,7 +34,7 @@ def values_and_penalties(
     loss: Loss,
     regularizers: Sequence[Callable[..., Tensor]],
     model: nn.Module,
-    x: Tensor,
+    x: ModelInputs,
     y: Tensor,
     index: Tensor | None = None,
 ) -> tuple[Tensor, list[Tensor]]:

@@ -16,6 +16,7 @@ from widemargin.losses.classification import CrossEntropy
 from widemargin.losses.protocol import Loss, is_capturable, needs_index, values_of
 from widemargin.losses.score_criterion import as_loss
 from widemargin.losses.wrappers import Wrapper
+from widemargin.modules import ModelInputs
 from widemargin.types import Labels, PerExample
 
 Weights: TypeAlias = tuple[float, ...]
@@ -64,7 +65,7 @@ class Weighted(Wrapper):
         """Whether the wrapped loss may be captured in a CUDA graph."""
         return is_capturable(self.loss)
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, index: Tensor | None = None) -> PerExample:
+    def __call__(self, model: nn.Module, x: ModelInputs, y: Labels, *, index: Tensor | None = None) -> PerExample:
         """The weighted loss of every sample."""
         values = values_of(self.loss, model, x, y, index)
         weights = torch.ones_like(values)

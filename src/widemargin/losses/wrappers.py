@@ -24,6 +24,7 @@ from widemargin.losses.protocol import (
     needs_index,
     values_of,
 )
+from widemargin.modules import ModelInputs
 from widemargin.split_backward.backward import Backward
 
 Images = Float[Tensor, "batch channels h w"]
@@ -48,7 +49,7 @@ class Wrapper:
 
     loss: Loss
 
-    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+    def prepare(self, model: nn.Module, x: ModelInputs, y: Tensor) -> tuple[ModelInputs, Tensor]:  # noqa: ARG002
         """The inputs and labels that the wrapped loss takes."""
         return x, y
 
@@ -57,7 +58,7 @@ class Wrapper:
         """The factor of the wrapped loss."""
         return 1.0
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, *, index: Tensor | None = None) -> Tensor:
+    def __call__(self, model: nn.Module, x: ModelInputs, y: Tensor, *, index: Tensor | None = None) -> Tensor:
         """The loss of every sample."""
         values = values_of(self.loss, model, *self.prepare(model, x, y), index)
         return values if self.factor == 1.0 else self.factor * values
@@ -89,7 +90,7 @@ class Wrapper:
         return None if inner is None else partial(self._backward, inner)
 
     def _backward(
-        self, inner: FastBackward, model: nn.Module, x: Tensor, y: Tensor, **options: Unpack[BackwardOptions]
+        self, inner: FastBackward, model: nn.Module, x: ModelInputs, y: Tensor, **options: Unpack[BackwardOptions]
     ) -> Backward:
         if (factor := self.factor) != 1.0:
             options["scale"] = factor * options.get("scale", 1.0)
@@ -173,7 +174,7 @@ class WithAuxiliary(Wrapper):
     loss: Loss = field(default_factory=CrossEntropy)
     weight: float | int = 0.3
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, *, index: Tensor | None = None) -> Tensor:
+    def __call__(self, model: nn.Module, x: ModelInputs, y: Tensor, *, index: Tensor | None = None) -> Tensor:
         """The loss of every sample, by the forward pass of `loss` alone."""
         auxiliary: list[Tensor] = []
 
