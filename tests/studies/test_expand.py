@@ -56,7 +56,7 @@ def test_studies_of_odn_share_their_networks_at_budget_scale() -> None:
 
     for id in ("O1", "O5", "O6", "O8"):
         assert trained(id) <= trained("O7"), id
-    assert len(trained("O7") & trained("O2")) == 6 * 2 * (4 + 3)  # the searches and first cells of both fractions
+    assert len(trained("O7") & trained("O2")) == 7 * (4 * 3 + 5)  # searches and first cells at 1 %, of seven arms
 
 
 def test_regularizers_by_name_and_principal_components() -> None:
