@@ -60,4 +60,4 @@ def test_templates_hold_no_colour_of_the_theme_a_second_time() -> None:
     for mode in PALETTE:
         for color in (*PALETTE[mode], *PAGE[mode].values()):
             assert not any(color[1:] in text for text in texts if color.startswith("#")), color
-        assert f"--ink: {PAGE[mode]['ink']};" in html.render("scoreboard.html", rows=[], tally=[], total=0, claims="")
+        assert f"--ink: {PAGE[mode]['ink']};" in html.render("scoreboard.html", boards=[], tally=[], total=0, claims="")
