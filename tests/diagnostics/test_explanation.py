@@ -43,7 +43,7 @@ def test_an_affine_network_has_a_closed_form(p: float) -> None:
 def test_a_wrong_decision_is_explained_as_it_is() -> None:
     model, x = affine(), torch.randn(3, 4, dtype=torch.float64)
     decision = model(x).argmax(dim=1)
-    found = wm.explain(model, x, (decision + 1) % 3, classes=("ant", "bee", "cat"), search="own")
+    found = wm.explain(model, x, (decision + 1) % 3, classes=("ant", "bee", "cat"), search="own", steps=4)
     assert [one.decision for one in found] == decision.tolist()
     assert all(one.distance > 0 for one in found)
     named = ("ant", "bee", "cat")
@@ -81,7 +81,7 @@ def test_a_constant_network_has_no_other_answer(tmp_path: Path) -> None:
     nn.init.zeros_(model.weight)
     with torch.no_grad():
         model.bias.copy_(torch.tensor([2.0, 0.0]))
-    found = wm.explain(model, torch.rand(2, 3), search="own")
+    found = wm.explain(model, torch.rand(2, 3), search="own", steps=3)
     assert not found[0].is_found
     assert "search failed" in repr(found)
     assert "search failed" in found.page(tmp_path / "page.html").read_text(encoding="utf-8")
@@ -125,7 +125,9 @@ def test_the_page_of_images_escapes_everything(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     hostile = '"><script>alert(1)</script>'
-    found = wm.explain(model, torch.rand(2, 1, 4, 4), torch.tensor([0, 1]), classes=(hostile,) * 3, bounds=(0.0, 1.0))
+    found = wm.explain(
+        model, torch.rand(2, 1, 4, 4), torch.tensor([0, 1]), classes=(hostile,) * 3, bounds=(0.0, 1.0), search="own"
+    )
     path = found.page(tmp_path / "page.html", title=hostile)
     text = path.read_text(encoding="utf-8")
     assert "<script" not in text
@@ -148,7 +150,7 @@ def test_probabilities_are_read_or_refused() -> None:
     x = torch.rand(2, 4)
     with pytest.raises(ValueError, match="read_as='probabilities'"):
         wm.explain(nn.Sequential(*layers, nn.Softmax(dim=1)), x)
-    one = wm.explain(nn.Sequential(*layers, nn.Softmax(dim=1)), x, read_as="probabilities", search="own")
-    two = wm.explain(layers, x, search="own")
+    one = wm.explain(nn.Sequential(*layers, nn.Softmax(dim=1)), x, read_as="probabilities", search="own", steps=4)
+    two = wm.explain(layers, x, search="own", steps=4)
     assert [a.distance for a in one] == pytest.approx([b.distance for b in two], rel=1e-3)
     assert one[0].certified > 0

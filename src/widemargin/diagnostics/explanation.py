@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypedDict
@@ -22,7 +22,7 @@ from widemargin.probabilities import Outputs, check_are_scores, read_model, with
 from widemargin.report.names import class_label, norm_label, norm_name, number
 from widemargin.types import Labels, is_binary
 
-Names: TypeAlias = Sequence[str]
+Names: TypeAlias = Iterable[str]
 
 
 class Change(TypedDict):
@@ -186,7 +186,7 @@ def explain(
     """
     norms.check_p(p)
     check_module(model)
-    bare = unwrap(model)
+    bare, classes, names = unwrap(model), tuple(map(str, classes)), tuple(map(str, names))
     network = read_model(bare, read_as)
     with evaluating(network), uncompiled(network):
         x = cast_input(network, x.detach())
@@ -220,8 +220,8 @@ def explain(
             p=float(p),
             place=place,
             tokens=None if x.is_floating_point() else x[i].cpu(),
-            classes=tuple(classes),
-            names=tuple(names),
+            classes=classes,
+            names=names,
             bounds=bounds,
         )
         for i in range(len(x))
