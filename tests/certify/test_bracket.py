@@ -166,3 +166,15 @@ def test_bad_arguments_are_told() -> None:
         bracket(model, x, y, batch_size=0)
     with pytest.raises(ValueError, match=r"p is 0\.5"):
         bracket(model, x, y, 0.5)
+
+
+def test_results_show_tables_and_not_tensors() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Linear(3, 2), torch.randn(4, 3)
+    y = model(x).argmax(dim=1)
+    found = bracket(model, x, y, search="own", steps=2, attack_steps=2)
+    near = wm.attacks.minimal(model, x, y, search="own", steps=2)
+    for shown in (found, near, wm.certify.radius(model, x, y), wm.bounds.input_margin(model, x, y, directions=0)):
+        assert "tensor" not in repr(shown)
+        assert repr(shown) == str(shown)
+    assert "4 of 4 samples" in repr(near)

@@ -333,3 +333,10 @@ def test_a_loader_does_not_tell_positions() -> None:
     loss = losses.Target(alpha=(1.0,) * 47)
     with pytest.raises(ValueError, match="loss needs the positions of the samples, which a DataLoader does not tell"):
         wm.fit(network(), DataLoader(samples(), batch_size=20), loss=loss, **FIT)
+
+
+def test_the_result_shows_the_last_measurement() -> None:
+    found = repr(wm.fit(network(), samples(), loss=losses.CrossEntropy(), epochs=1))
+    assert found.startswith("Sequential, trained with CrossEntropy(")
+    assert "  train: epoch 1, step 1, objective" in found
+    assert "tensor" not in found

@@ -27,7 +27,7 @@ Search: TypeAlias = Literal["best", "own", "foolbox"]
 _FOOLBOX = {1.0: "L1FMNAttack", 2.0: "L2FMNAttack", math.inf: "LInfFMNAttack"}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Minimal:
     """Misclassified `points`, their l_p `distances` in float64, and the mask `found` of successful searches.
 
@@ -38,6 +38,11 @@ class Minimal:
     points: Inputs
     distances: PerExample
     found: Mask
+
+    def __repr__(self) -> str:
+        some = self.distances[self.found]
+        middle = f", median distance {float(some.median()):.4g}" if len(some) else ""
+        return f"{len(some)} of {len(self.distances)} samples misclassified nearby{middle}"
 
 
 @takes_arrays

@@ -22,7 +22,7 @@ _REACH = 2.0
 """Length of the walk in linearised distances: with a constant Jacobian the bound lies at 1."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class InputMargin:
     """γ_out of every sample, and bounds of γ_in: `frobenius` ≤ `spectral` ≤ γ_in, and `jacobian`.
 
@@ -37,7 +37,7 @@ class InputMargin:
     spectral_product: float
     lipschitz_factor: float
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         shown = (self.frobenius, self.spectral, self.jacobian)
         return "\n".join(["input margin (sokolic, Theorem 5)", *(f"  {part}" for part in shown if part is not None)])
 

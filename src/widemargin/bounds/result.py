@@ -73,7 +73,7 @@ def _terms(part: object, suffix: str = "") -> Iterator[tuple[str, float | int]]:
             yield from _terms(value)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Values:
     kind: ClassVar[str]
     what: str
@@ -84,7 +84,7 @@ class _Values:
         """The printed name."""
         return f"{self.kind}: {self.what}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         low, middle = float(self.values.min()), float(self.values.nanmedian())
         return f"{self.name}: min {low:.4g}, median {middle:.4g}, {len(self.values)} samples"
 

@@ -42,7 +42,7 @@ class RobustAccuracy:
     attacked: tuple[float, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Bracket:
     """lower ≤ d ≤ upper for the l_p distance d of each sample from the nearest input with another predicted class.
 
@@ -91,7 +91,7 @@ class Bracket:
         inside = float(((linear >= low) & (linear <= high)).double().mean()) if some else math.nan
         return {"samples": len(self), "bracketed": int(kept.sum()), "medians": medians, "between": inside}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         summary = self.summary()
         medians = ", ".join(f"{name} {value:.4g}" for name, value in summary["medians"].items())
         by = ", ".join(f"{self.lower_by.count(name)} by {name}" for name in dict.fromkeys(self.lower_by))

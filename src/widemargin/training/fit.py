@@ -31,7 +31,7 @@ from widemargin.training.stopping import StopFailed
 T = TypeVar("T", bound=Callback)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Fit:
     """A trained network, its history, the settings of the training in words, and the names of the classes, if any."""
 
@@ -39,6 +39,14 @@ class Fit:
     history: History
     settings: dict[str, str]
     classes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        last = {str(row["split"]): row for row in self.history.rows}
+        lines = [f"{type(self.model).__name__}, trained with {self.settings['loss']}"]
+        for split, row in last.items():
+            values = (f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, (int, float)))
+            lines.append(f"  {split}: {', '.join(values)}")
+        return "\n".join(lines)
 
 
 def fit(
