@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import widemargin as wm
 from widemargin import losses
-from widemargin.losses.protocol import fast_backward, is_capturable, norm_of, places_of
+from widemargin.losses.protocol import fast_backward, for_samples, is_capturable, norm_of, places_of
 from widemargin.training import SGD
 
 
@@ -97,6 +97,8 @@ def test_places_and_norm_are_those_of_the_wrapped_loss() -> None:
     loss = losses.Weighted(loss=losses.MarginLoss(at=("input", "0"), p=1.0), classes=(1, 2, 3))
     assert (places_of(loss), norm_of(loss)) == (("input", "0"), 1.0)
     assert is_capturable(loss)
+    wide = losses.Weighted(loss=losses.WideMargin(), classes=(1, 2, 3))
+    assert for_samples(wide, 9000) == losses.Weighted(loss=losses.WideMargin(samples=9000), classes=(1, 2, 3))
     assert fast_backward(loss) is None  # its gradients would be unweighted
 
 

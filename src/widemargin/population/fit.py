@@ -132,11 +132,10 @@ def fit(
     for seed in seeds:
         check_seed(seed)
     samples = samples_of(data, count, where, weight.dtype)
-    given = _each("loss", _losses(loss), count, "losses.CrossEntropy()")
     plan = PopulationConfig(
         networks=networks,
         data=samples,
-        losses=[for_samples(one, len(own)) for one, own in zip(given, samples, strict=True)],
+        losses=_losses(loss, [len(own) for own in samples]),
         optimizers=stackable(_each("optimizer", optimizer, count, "training.SGD(lr=0.1)")),
         seeds=_each("seeds", seeds, count),
         regularizers=tuple(regularizers),
@@ -191,9 +190,11 @@ def _train_together(
     return results, run.no_cuda_graph or (None if run.was_recorded else "the training is too short for one")
 
 
-def _losses(loss: Loss | Sequence[Loss]) -> Loss | list[Loss]:
-    """Losses, also of criteria `(scores, y)`."""
-    return [as_loss(one) for one in loss] if isinstance(loss, (list, tuple)) else as_loss(loss)
+def _losses(loss: Loss | Sequence[Loss], samples: list[int]) -> list[Loss]:
+    """The loss of every network, for its number of training samples; criteria `(scores, y)` become losses."""
+    given = [as_loss(one) for one in loss] if isinstance(loss, (list, tuple)) else as_loss(loss)
+    each = _each("loss", given, len(samples), "losses.CrossEntropy()")
+    return [for_samples(one, count) for one, count in zip(each, samples, strict=True)]
 
 
 def _each(name: str, value: T | Sequence[T], count: int, example: str = "") -> list[T]:
