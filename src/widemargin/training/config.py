@@ -76,12 +76,13 @@ def fabric(devices: Devices) -> Fabric:
         except ImportError:
             continue
         count = devices.count if isinstance(devices.count, (int, str)) else list(devices.count)
-        return kind(
-            accelerator=devices.accelerator,
-            devices=count,
-            strategy=devices.strategy,
-            precision=devices.precision or "32-true",
-        )
+        with quiet():  # the import has just set the level of its logger
+            return kind(
+                accelerator=devices.accelerator,
+                devices=count,
+                strategy=devices.strategy,
+                precision=devices.precision or "32-true",
+            )
     raise not_installed("lightning_fabric", "fit")
 
 
