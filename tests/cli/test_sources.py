@@ -101,6 +101,9 @@ def test_arrays_and_folders_of_images(run: Run, tmp_path: Path) -> None:
         folder = tmp_path / "photos" / ("odd" if label % 2 else "even")
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(folder / f"{number:02d}.png")
+    described = run("data", "photos/").out
+    assert "1 × 8 × 8" in described
+    assert "2: even, odd" in described
     answer = run("measure", *cnn, "--data", "photos/", "--hardest", "1")
     assert "mine" not in answer.out
     assert " even" in answer.out or " odd" in answer.out, answer.err

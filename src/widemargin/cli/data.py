@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widemargin.cli.console import out, table, text
-from widemargin.cli.errors import about
-from widemargin.cli.options import SESSION, DataRoot
+from widemargin.cli.options import DataRoot
+from widemargin.cli.sources import DataSource
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +29,7 @@ ABOUT = {
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Load this data set and describe it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME|FILE", help="Load this data set and describe it.")] = None,
     data_root: DataRoot = None,
 ) -> None:
     r"""List the data sets, or load one and describe it.
@@ -41,14 +41,11 @@ def data(
 
       widemargin data
       widemargin data mnist --data-root ~/data
+      widemargin data photos/
     """
     console = out()
     if name is not None:
-        from widemargin.data import load
-
-        with about("NAME"):
-            found = load(name, root=data_root or SESSION.get().data_root, verify=SESSION.get().verify)
-        console.print(_one(found))
+        console.print(_one(DataSource(data=name, root=data_root).load(option="NAME")))
         return
     rows = [(known, *words) for known, words in ABOUT.items()]
     console.print(table("The data sets", "name", "description", "source", rows=rows, no_wrap=["name"]))
@@ -64,6 +61,6 @@ def _one(found: Data[Any]) -> Table:
         "test": counts[1],
         "input": f"{' × '.join(map(str, x.shape))}, {x.dtype}",
         "range": "none" if found.bounds is None else f"{found.bounds[0]:g} to {found.bounds[1]:g}",
-        "classes": f"{len(found.classes)}: {shown}",
+        "classes": f"{len(found.classes)}: {shown}" if found.classes else "-1 and 1",
     }
     return table(found.name, "", "", rows=rows.items())

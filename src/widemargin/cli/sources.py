@@ -40,18 +40,18 @@ class DataSource:
     def _is_function(self) -> bool:
         return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", self.data) is not None
 
-    def load(self) -> Data[Any]:
-        """The data set; raises an error about the option that is wrong."""
+    def load(self, option: str = "--data") -> Data[Any]:
+        """The data set; raises an error about `option`, or another one that is wrong."""
         from widemargin.data import load, load_files
 
         session = SESSION.get()
         if not self.is_own:
             if self.test is not None or self.label is not None:
-                option = "--test" if self.test is not None else "--label"
-                raise ValueError(f"{option} is for files, but --data is {self.data!r}, a data set by name")
-            with about("--data"):
+                wrong = "--test" if self.test is not None else "--label"
+                raise ValueError(f"{wrong} is for files, but --data is {self.data!r}, a data set by name")
+            with about(option):
                 return load(self.data, root=self.root or session.data_root, verify=session.verify)
-        with about("--data"):
+        with about(option):
             if self._is_function:
                 return self._called()
             return load_files(self.data, test=self.test, label=self.label, seed=self.seed)
