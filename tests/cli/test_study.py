@@ -103,6 +103,8 @@ def test_stored_rows_are_judged_again_and_the_first_verdict_is_kept(run: Run, co
     assert {**found, "old verdict": None} == {**written, "old verdict": None}
     assert run("study", "judge", "E3").code == 0
     assert json.loads(path.read_text()) == found  # the first verdict stays
+    run("study", "run", "E3", "--scale", "budget", "--device", "cpu")
+    assert json.loads(path.read_text()) == found  # also in a result that replaces it
     assert len(counting.ran) == done
 
 

@@ -118,11 +118,16 @@ def rejudge(study: Study, stored: Settings) -> Result:
 
 
 def write(result: Settings, folder: Path = Path("results")) -> Path | None:
-    """Write `<ID>.json`; None where a complete result, or one of a larger scale, would be replaced by a lesser one."""
+    """Write `<ID>.json`; None where a complete result, or one of a larger scale, would be replaced by a lesser one.
+
+    The `"old verdict"` of the file that is replaced is kept, see `rejudge`.
+    """
     path = folder / f"{result['study']}.json"
-    if path.is_file() and _rank(read(path)) > _rank(result):
+    before = read(path) if path.is_file() else None
+    if before is not None and _rank(before) > _rank(result):
         return None
-    return write_json(path, result)
+    kept = {} if before is None or "old verdict" not in before else {"old verdict": before["old verdict"]}
+    return write_json(path, {**kept, **result})
 
 
 def read(path: Path) -> Result:
