@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,26 @@ def test_each_sample_that_is_right_is_a_line_in_the_order_of_the_upper_bounds() 
     assert rows[2]["shown"] == "nothing found"
     first = [row["place"] for row in tables_of(brackets.distances(RESULT))[0] if row["arm"] == "a"]
     assert all(a != row["place"] for a, row in zip(first, rows, strict=True))
+
+
+def test_many_samples_are_drawn_as_medians() -> None:
+    count = 6_000
+    bounds: dict[str, list[Any]]
+    bounds = {"lower": [0.1 * i for i in range(count)], "upper": [0.2 * i + 1.0 for i in range(count - 900)]}
+    bounds |= {"upper": bounds["upper"] + [None] * 900, "linearized": [0.15 * i for i in range(count)], "band": []}
+    large: Any = {"title": "t", "norm": "l_2", "arms": [{"name": "a", "bracket": bounds}, arm("b")]}
+    chart = brackets.distances(large).to_dict()
+    rows = [row for row in chart["datasets"]["rows"] if row["arm"] == "a"]
+    assert len(rows) <= brackets.MOST + 1
+    assert sum(row["samples"] for row in rows) == count
+    assert [row["bound"] for row in rows] == sorted(row["bound"] for row in rows)
+    first = [0.2 * i + 1.0 for i in range(rows[0]["samples"])]
+    assert rows[0]["upper"] == pytest.approx(statistics.median(first), rel=1e-3)
+    assert "a line is the median of 6" in str(chart)
+    assert len([row for row in chart["datasets"]["rows"] if row["arm"] == "b"]) == 3  # as they are
+    assert len(render(large)) < 2.5e6
+    (table,) = [rows for rows in [brackets.of_distances(large).rows] if rows]
+    assert "6,000" in str(table[0])  # the table is of all samples
 
 
 def test_the_band_is_drawn_from_certified_to_attacked() -> None:

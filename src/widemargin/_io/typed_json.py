@@ -158,10 +158,34 @@ def _check_entries(value: Json, kind: type) -> None:
 
 
 def _all_plain(values: Iterable[Json], kind: Any) -> bool:
-    """Whether all values have a plain type of `kind`, such as float | None: fast for a million margins."""
-    types = set(get_args(kind) if get_origin(kind) is UnionType else (kind,))
-    types |= {int} if float in types else set()
-    return all(type(item) in types and (type(item) not in (float, int) or abs(item) < HUGE) for item in values)
+    """Whether all values have a plain type of `kind`, such as float | None, and are in its limits: fast for millions.
+
+    False also where that is not known.
+    """
+    limits = _limits(kind)
+    if limits is None:
+        return False
+    for item in values:
+        within = limits.get(type(item))
+        if within is None or (within and not within[0] <= item <= within[1]):
+            return False
+    return True
+
+
+@cache
+def _limits(kind: Any) -> dict[type, tuple[float, ...]] | None:
+    """The plain types that `kind` allows, numbers with their limits; None for kinds with anything else in them."""
+    found: dict[type, tuple[float, ...]] = {}
+    for one in get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,):
+        base, *marks = get_args(one) if get_origin(one) is Annotated else (one,)
+        if base in (str, bool, NoneType) and not marks:
+            found[base] = ()
+        elif base in (int, float) and all(isinstance(mark, Limits) for mark in marks):
+            least, most = max([-HUGE, *(m.least for m in marks)]), min([HUGE, *(m.most for m in marks)])
+            found |= dict.fromkeys((int, float) if base is float else (int,), (float(least), float(most)))
+        else:
+            return None
+    return found
 
 
 def _is_number(value: Json, kind: type, marks: tuple[object, ...] = ()) -> bool:

@@ -21,6 +21,7 @@ from widemargin._io.progress import track
 from widemargin.checks import check_choice, check_count, check_finite, check_module
 from widemargin.data import batches
 from widemargin.data.samples import Samples
+from widemargin.margins.columns import Columns
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.output import Classes, Reading, of_scores, output
@@ -222,15 +223,14 @@ def measure(
     names = None if at is None else places.check_places(model, at)
     network = read_model(unwrap_ddp(model), read_as)
     found = batches(data, batch_size=batch_size)
-    parts: list[tuple[dict[str, Tensor], Tensor, Tensor, Tensor]] = []
-    positions: list[Tensor | None] = []
+    columns, knows_positions = Columns(), True
     with evaluating(network), _without_weight_gradients(network), torch.enable_grad():
         total = length_hint(found) or None
         for x, y, index in track(found.indexed(), "Measuring margins", total=total, progress=progress):
             x = cast_input(network, x)
             y = y.to(x.device)
             names = places.default_places(network, x) if names is None else names
-            if not parts:
+            if not len(columns):
                 found.check_classes(_check_samples_do_not_mix(network, x, names))
             with places.watch(network, names) as watched:
                 scores = forward(network, x)
@@ -238,26 +238,25 @@ def measure(
             lines = linearize(scores, y, at=watched, p=p, classes=classes, read_as=of_scores(read_as))
             scores = scores.detach()
             margin = lines.difference.detach()[:, 0] if read_as != "softmax" else output(scores, y)
-            distances = {name: d.detach() for name, d in lines.distances().items()}
             # Left on the device: a copy would synchronise.
-            parts.append((distances, margin, y, predicted_labels(scores).to(y.dtype)))
-            positions.append(index)
-    if not parts or names is None:
+            distances = {f"at {name}": d.detach() for name, d in lines.distances().items()}
+            known = {} if index is None else {"index": index}
+            knows_positions = knows_positions and index is not None
+            predictions = predicted_labels(scores).to(y.dtype)
+            columns.add(margin=margin, labels=y, predictions=predictions, **distances, **known)
+    if not len(columns) or names is None:
         raise ValueError("data has no samples, expected at least one batch")
-    by_place, *columns = zip(*parts)
-    margins = {name: torch.cat([part[name] for part in by_place]).cpu() for name in names}
-    margin, labels, predictions = (torch.cat(column).cpu() for column in columns)
+    margins = {name: columns.column(f"at {name}") for name in names}
+    margin, labels, predictions = map(columns.column, ("margin", "labels", "predictions"))
     settings = {"at": list(names), "p": float(p), "classes": classes, "read_as": read_as}
     measured = Measurement(margins, margin, labels, predictions, settings, found.classes)
-    return _in_order(measured, positions)
+    return _in_order(measured, columns.column("index") if knows_positions else None)
 
 
-def _in_order(measured: Measurement, positions: Sequence[Tensor | None]) -> Measurement:
+def _in_order(measured: Measurement, index: Tensor | None) -> Measurement:
     """The measurement with its rows in the order of the data set, where their positions are known."""
-    known = [index for index in positions if index is not None]
-    if len(known) < len(positions):
+    if index is None:
         return replace(measured, knows_positions=False)
-    index = torch.cat(known)
     order = index.argsort(stable=True)
     index = index[order]
     return replace(

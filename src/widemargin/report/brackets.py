@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
+from collections import Counter
 
 from widemargin.report import alt
 from widemargin.report.layers import ChartRow, arm_chart, digits, figure, hover, tips, x_axis, y_axis
@@ -14,11 +16,14 @@ from widemargin.report.tables import TextTable, evenly, text_table
 def distances(result: Result) -> alt.LayerChart:
     """A line per sample from its certified to its attacked distance, with a dot where the linearised one lies.
 
-    The samples of each arm are in the order of their upper bounds; those without one come last, with a dashed line.
+    The samples of each arm are in the order of their upper bounds; those without one come last, with a dashed line. Of
+    more than `MOST` samples, a line is the median of several that follow each other.
     """
-    rows = distance_rows(result)
+    rows = binned(distance_rows(result))
     fields = {"network": "arm", "sample": "rank:~r", "certified": "lower:.3~g", "attacked": "shown"}
-    x = x_axis("place", "samples, by their upper bound", whole=True, zero=False, padding=8)
+    several = max((row["samples"] for row in rows), default=1)
+    title = "samples, by their upper bound" + (f"; a line is the median of {several}" if several > 1 else "")
+    x = x_axis("place", title, whole=True, zero=False, padding=8)
     base = arm_chart(result).encode(x=x, tooltip=tips({**fields, "linearised": "linear"}))
     y = y_axis("lower", with_norm("distance to the boundary", result.get("norm", "")))
     dashes = alt.StrokeDash("bound:N", title=None, scale=alt.Scale(domain=["found", "none"], range=[[1, 0], [2, 3]]))
@@ -47,6 +52,7 @@ def distance_rows(result: Result) -> list[ChartRow]:
                 {
                     "arm": label_of(arm),
                     "rank": rank,
+                    "samples": 1,
                     "place": digits(rank + 0.7 * position / len(arms)),  # beside each other, not on top
                     "lower": digits(lower),
                     "upper": digits(max(top, lower) if upper is None else upper),
@@ -57,6 +63,30 @@ def distance_rows(result: Result) -> list[ChartRow]:
                 }
             )
     return rows
+
+
+MOST = 1000
+"""Lines of an arm in the chart of distances: more make the page slow and show nothing more."""
+
+
+def binned(rows: list[ChartRow]) -> list[ChartRow]:
+    """The rows, those of an arm with more than `MOST` as medians of neighbours; rows without an upper bound apart."""
+    counts = Counter(row["arm"] for row in rows)
+    found: list[ChartRow] = []
+    for (arm, _), group in itertools.groupby(rows, key=lambda row: (row["arm"], row["bound"])):
+        size, part = -(-counts[arm] // MOST), list(group)
+        if size == 1:
+            found += part
+            continue
+        for start in range(0, len(part), size):
+            some = part[start : start + size]
+            lower, upper, linear = (_median(some, key) for key in ("lower", "upper", "linearized"))
+            texts = {"linear": "–" if linear is None else number(linear)}
+            texts |= {"shown": number(upper)} if some[0]["bound"] == "found" else {}
+            medians = {"lower": lower, "upper": upper, "linearized": linear}
+            rounded = {key: None if value is None else digits(value) for key, value in medians.items()}
+            found.append({**some[len(some) // 2], "samples": len(some), **rounded, **texts})
+    return found
 
 
 def robust(result: Result) -> alt.LayerChart:
