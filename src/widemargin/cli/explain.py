@@ -17,11 +17,11 @@ from widemargin.cli.sources import DataSource
 def explain(
     model: options.Model,
     data: options.DataName,
+    set_: options.Set = None,
+    weights: options.Weights = None,
     index: Annotated[
         list[int] | None, data_option("Position of a sample; repeat for several. By default 0.", "N", flag="--index")
     ] = None,
-    set_: options.Set = None,
-    weights: options.Weights = None,
     seed: options.Seed = 0,
     test: options.Test = None,
     label: options.Label = None,

@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +73,18 @@ class Regularized:
         return value + torch.stack(penalties).sum(dim=0) if penalties else value
 
 
+def fit_options(given: Settings, seed: int) -> dict[str, Any]:
+    """Arguments of `fit` by the settings of a task; nothing is measured and no bar is shown."""
+    return {
+        "optimizer": registry.optimizer(given["optimizer"]),
+        "schedule": registry.schedule(given.get("schedule", {"name": "constant"})),
+        "epochs": given["epochs"],
+        "batch_size": given["batch"],
+        "seed": seed,
+        "callbacks": [training.Measure(every=None), training.ProgressBar(show=False)],
+    }
+
+
 def _other(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
     parts = samples.prepare(settings["data"], seed, root=context.root, device=context.device)
     network = _trained(settings, seed, context, parts)[0].network
@@ -118,12 +131,7 @@ def _fit(network: nn.Module, given: Settings, seed: int, context: TrialContext, 
         network,
         parts.train,
         loss=CropsAndFlips(loss=loss, **given.get("augmentation", {})),
-        optimizer=registry.optimizer(given["optimizer"]),
-        schedule=registry.schedule(given.get("schedule", {"name": "constant"})),
-        epochs=given["epochs"],
-        batch_size=given["batch"],
-        seed=seed,
-        callbacks=[training.Measure(every=None), training.ProgressBar(show=False)],
+        **fit_options(given, seed),
         devices=training.Devices(
             accelerator=device.type,
             count=1 if device.index is None else [device.index],

@@ -27,11 +27,10 @@ from torch import Tensor, nn
 
 from widemargin import losses, registry
 from widemargin._cuda.graphs import CapturedStep
-from widemargin.checks import check_choice
-from widemargin.studies import networks
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys
 from widemargin.studies.tasks.augmented import Regularized
+from widemargin.studies.tasks.step_time import prepare, wait
 from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
@@ -41,14 +40,9 @@ Step = Callable[[Tensor, Tensor], object]
 
 def run(trial: Trial, context: TrialContext) -> Row:
     """Both losses in turn, on one network and one batch."""
-    given = trial.settings
+    given, device = trial.settings, torch.device(context.device)
     check_keys(given, _KEYS)
-    check_choice("precision", given["precision"], ("float32", "bfloat16"))
-    device = torch.device(context.device)
-    network = networks.build(given["network"], trial.seed, context.device).train()
-    draw = torch.Generator().manual_seed(trial.seed)
-    x = torch.rand((given["batch"], *given["shape"]), generator=draw).to(device)
-    y = torch.randint(given["classes"], (given["batch"],), generator=draw).to(device)
+    network, x, y = prepare(given, trial.seed, device)
     passes = {"": _passes(_loss(given), network, given["precision"])}
     passes["cross-entropy "] = _passes(losses.CrossEntropy(), network, given["precision"])
     row: Row = {}
@@ -86,23 +80,18 @@ def _passes(loss: losses.Loss, network: nn.Module, precision: str) -> Callable[[
 
 
 def _timed(step: Step, x: Tensor, y: Tensor) -> float:
-    _wait(x.device)
+    wait(x.device)
     start = time.perf_counter()
     step(x, y)
-    _wait(x.device)
+    wait(x.device)
     return time.perf_counter() - start
 
 
 def _peak(step: Step, x: Tensor, y: Tensor) -> int:
     """Peak bytes of a second step, weights, their gradients and the batch included."""
     step(x, y)
-    _wait(x.device)
+    wait(x.device)
     torch.cuda.reset_peak_memory_stats(x.device)
     step(x, y)
-    _wait(x.device)
+    wait(x.device)
     return torch.cuda.max_memory_allocated(x.device)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

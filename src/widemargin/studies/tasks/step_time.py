@@ -21,12 +21,13 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch import Tensor, nn
 
 from widemargin import losses, registry
 from widemargin.checks import check_choice
 from widemargin.studies import networks
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import check_keys
+from widemargin.studies.settings import Settings, check_keys
 from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import margin_backward
 
@@ -36,14 +37,9 @@ _KEYS = ("shape", "classes", "network", "loss", "batch", "precision", "warm", "r
 
 def run(trial: Trial, context: TrialContext) -> Row:
     """Both losses in turn, on one network."""
-    given = trial.settings
+    given, device = trial.settings, torch.device(context.device)
     check_keys(given, _KEYS, exactly=True)
-    check_choice("precision", given["precision"], ("float32", "bfloat16"))
-    device = torch.device(context.device)
-    network = networks.build(given["network"], trial.seed, context.device).train()
-    draw = torch.Generator().manual_seed(trial.seed)
-    x = torch.rand((given["batch"], *given["shape"]), generator=draw).to(device)
-    y = torch.randint(given["classes"], (given["batch"],), generator=draw).to(device)
+    network, x, y = prepare(given, trial.seed, device)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
     margin, entropy = registry.loss(given["loss"]), losses.CrossEntropy()
     assert isinstance(margin, losses.MarginLoss)
@@ -63,16 +59,27 @@ def run(trial: Trial, context: TrialContext) -> Row:
     }
 
 
+def prepare(given: Settings, seed: int, device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:
+    """The network in training mode, random images, and random labels."""
+    check_choice("precision", given["precision"], ("float32", "bfloat16"))
+    network = networks.build(given["network"], seed, str(device)).train()
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.rand((given["batch"], *given["shape"]), generator=draw).to(device)
+    y = torch.randint(given["classes"], (given["batch"],), generator=draw).to(device)
+    return network, x, y
+
+
 def _timed(backward: Callable[[], object], optimizer: torch.optim.Optimizer, device: torch.device) -> float:
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     optimizer.zero_grad()
     backward()
     optimizer.step()
-    _wait(device)
+    wait(device)
     return time.perf_counter() - start
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Wait for a GPU; a CPU has nothing to wait for."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

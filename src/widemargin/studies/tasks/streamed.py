@@ -30,6 +30,7 @@ from widemargin.data.seeds import generator
 from widemargin.studies import networks, samples
 from widemargin.studies.rows import Row
 from widemargin.studies.settings import Settings, check_keys, digest
+from widemargin.studies.tasks.augmented import fit_options
 from widemargin.studies.trial import Trial, TrialContext
 
 VERSION = 1
@@ -75,12 +76,7 @@ def _trained(settings: Settings, seed: int, context: TrialContext) -> nn.Module:
         build(),
         train,
         loss=registry.loss(given["loss"]),
-        optimizer=registry.optimizer(given["optimizer"]),
-        schedule=registry.schedule(given.get("schedule", {"name": "constant"})),
-        epochs=given["epochs"],
-        batch_size=given["batch"],
-        seed=seed,
-        callbacks=[training.Measure(every=None), training.ProgressBar(show=False)],
+        **fit_options(given, seed),
         devices=training.Devices.of(context.device),
     )
     networks.save(context.weights, key, fitted.model, {})
