@@ -3,7 +3,7 @@
     python benchmarks/sklearn_tables.py            # writes results/sklearn.json (some minutes on one core)
     python benchmarks/sklearn_tables.py --table    # prints the table of docs/guides/scikit_learn.md from it
 
-Defaults for everyone, with a StandardScaler before the three of scikit-learn; the same ten stratified splits, a quarter
+Defaults for everyone, with a StandardScaler before the three of scikit-learn; the same five stratified splits, a quarter
 of the rows for testing. Nothing is chosen on these tables.
 """
 
@@ -33,7 +33,7 @@ from widemargin._io.provenance import provenance
 from widemargin.integrations.sklearn import WideMarginClassifier
 
 RESULT = Path(__file__).parents[1] / "results" / "sklearn.json"
-SPLITS = 10
+SPLITS = 5
 TEST = 0.25
 NOISE = 0.5  # of the noise added to test rows, in standard deviations of a feature
 

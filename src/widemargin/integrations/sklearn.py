@@ -42,7 +42,7 @@ Module: TypeAlias = nn.Module | Callable[[int, int], nn.Module]
 STEPS, EPOCHS = 500, 20
 """The default length of a training: so many steps, and at least so many epochs."""
 
-FOLDS, HELD_OUT = 5, 100
+FOLDS, HELD_OUT = 5, 50
 """The temperature is fitted to the held-out samples of so many folds, or of fewer where they have enough samples."""
 
 BATCH = 1024
@@ -66,7 +66,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         standardize: subtract the mean of every feature and divide by its standard deviation, before training and in
             every prediction. Distances are then in standard deviations, otherwise in the units of the features.
         calibrate: fit a temperature to the scores of held-out samples for `predict_proba`. Networks for this are
-            trained on up to 5 folds, until 100 samples were held out; the network itself is trained on all samples.
+            trained on up to 5 folds, until 50 samples were held out; the network itself is trained on all samples.
         class_weight: None, "balanced" or a weight for every class, as in scikit-learn.
         device: "auto", "cpu", "cuda", …
         random_state: of initial weights, batches and folds.
