@@ -154,14 +154,15 @@ def test_folds_share_the_classes() -> None:
 
 
 def test_probabilities_are_calibrated_on_held_out_samples() -> None:
-    X, y = make_blobs(240, centers=[(0, 0), (1, 1)], cluster_std=1.0, random_state=0)
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(240, 10))
+    y = ((X[:, 0] > 0) ^ (rng.random(240) < 0.2)).astype(int)  # a fifth of the labels is wrong, and is learnt by heart
     train, test = slice(0, 160), slice(160, None)
-    long = {"hidden": (64,), "epochs": 50, "loss": "hinge"}  # has no scale of its own, and fits the noise
+    long = {"hidden": (64,), "epochs": 60, "loss": "cross-entropy"}
     plain, calibrated = (quick(calibrate=c, **long).fit(X[train], y[train]) for c in (False, True))
     assert plain.temperature_ == 1.0
     losses = [log_loss(y[test], model.predict_proba(X[test])) for model in (plain, calibrated)]
-    assert losses[1] < losses[0]
-    assert losses[1] < np.log(2)
+    assert losses[1] < 0.8 * losses[0]
     np.testing.assert_array_equal(plain.predict(X), calibrated.predict(X))  # the network has all samples in both
     np.testing.assert_allclose(np.exp(calibrated.predict_log_proba(X)), calibrated.predict_proba(X), rtol=1e-6)
     assert len(folds(torch.zeros(160, dtype=torch.long), 0)[0]) < HELD_OUT  # so that several folds were trained
