@@ -3,8 +3,8 @@
     python benchmarks/sklearn_tables.py            # writes results/sklearn.json (some minutes on one core)
     python benchmarks/sklearn_tables.py --table    # prints the table of docs/guides/scikit_learn.md from it
 
-Defaults for everyone, with a StandardScaler before the three of scikit-learn; the same five stratified splits, a quarter
-of the rows for testing. Nothing is chosen on these tables.
+Defaults for everyone, with a StandardScaler before the three of scikit-learn; the same five stratified splits, with
+a quarter of the rows for testing. Nothing is chosen on these tables.
 """
 
 from __future__ import annotations
