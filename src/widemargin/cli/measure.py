@@ -95,7 +95,7 @@ def measure(
         written.append(arms.write_bracket(folder / "bracket.parquet", bounds))
         more["bracket"] = arms.bracket(bounds)
     arm = arms.of_inputs(model, result, inputs, hardest=24, **more)
-    subtitle = f"{len(result):,} samples of its {split} set"
+    subtitle = f"all {len(result):,} samples" if split == "all" else f"{len(result):,} samples of its {split} set"
     written += arms.write_page(folder, arm, title=f"{model} on {data}", subtitle=subtitle, settings=result.settings)
     console = out()
     console.print(text(f"{model} on {data} ({split}): {len(result)} samples, {tables.accuracy(result)}", "bold"))
