@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -340,3 +341,27 @@ def test_the_result_shows_the_last_measurement() -> None:
     assert found.startswith("Sequential, trained with CrossEntropy(")
     assert "  train: epoch 1, step 1, objective" in found
     assert "tensor" not in found
+
+
+def test_trainings_in_threads_have_the_weights_of_those_alone() -> None:
+    """They share the global generators, from which dropout and the transforms of a data set draw."""
+
+    class Noisy(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
+        of = samples()
+
+        def __len__(self) -> int:
+            return len(self.of)
+
+        def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.of.x[i] + torch.randn(6), self.of.y[i]
+
+    def run(seed: int, model: nn.Module) -> torch.Tensor:
+        data = samples() if seed % 2 else Noisy()
+        settings: dict[str, Any] = {"loss": losses.CrossEntropy(), "epochs": 6, "batch_size": 10, "devices": CPU}
+        return weights(wm.fit(model, data, seed=seed, **settings).model)
+
+    models = [network(dropout=0.5) for _ in range(8)]  # which are seeded by the same generators
+    alone = [run(seed, models[seed]) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(run, range(4), models[4:]))
+    assert all(map(torch.equal, alone, together))

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import torch
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TURN = threading.RLock()
 
 
 @contextmanager
 def preserve_rng(device: torch.device) -> Iterator[None]:
     """Restore the global generators of torch, NumPy and Python after the `with` block."""
     devices = [device] if device.type in ("cuda", "mps") else []
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda"):
-        try:
-            yield
-        finally:
+    fork = torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda")
+    with _TURN:
+        python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+        fork.__enter__()
+    try:
+        yield
+    finally:
+        with _TURN:
+            fork.__exit__(None, None, None)
             random.setstate(python_state)
             np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+def takes_turns(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, of which one call runs at a time: it seeds and draws from the generators that all threads share."""
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _TURN:
+            return function(*args, **kwargs)
+
+    return alone

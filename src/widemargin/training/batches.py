@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
+from widemargin._autograd.preserve_rng import takes_turns
 from widemargin.data import Batches, Samples, batches
 from widemargin.data.seeds import generator
 from widemargin.modules import ModelInputs, NamedInputs
@@ -132,10 +133,15 @@ class _Indexed(Source):
         joints = order(self.count, number, self.seed).split(self.batch_size)
         for step, joint in enumerate(joints[start:], start):
             index = self.replica.share(joint)
-            seed_all(self.replica.device, self.seed, "data", number, step, self.replica.rank)  # of random transforms
-            ((x, y),) = Batches([default_collate(self._rows(index.tolist()))], self.opened)
+            x, y = self._read(index.tolist(), number, step)
             x, y = self.replica.move(x, y)
             yield Batch(x=x, y=y, index=index.to(self.replica.device), joint=len(joint))
+
+    @takes_turns
+    def _read(self, positions: list[int], number: int, step: int) -> tuple[Any, Tensor]:
+        seed_all(self.replica.device, self.seed, "data", number, step, self.replica.rank)  # of random transforms
+        ((x, y),) = Batches([default_collate(self._rows(positions))], self.opened)
+        return x, y
 
     def _rows(self, positions: list[int]) -> list[Any]:
         together = getattr(self.dataset, "__getitems__", None)  # as a DataLoader asks for them
@@ -159,18 +165,10 @@ class _Loader(Source):
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         # Every process reads every batch and keeps its share: the order is the loader's, so it can't be split before.
-        seed_all(self.replica.device, self.seed, "data", number)
-        for drawn in {self.loader.generator, getattr(self.loader.sampler, "generator", None)} - {None}:
-            drawn.manual_seed(torch.initial_seed())
-        if hasattr(self.loader.sampler, "set_epoch"):
-            self.loader.sampler.set_epoch(number)
-        passed = iter(self.found)
-        for _ in itertools.islice(passed, start):
-            pass
+        passed, pair = self._begin(number, start)
         for step in itertools.count(start):
-            if step:  # the first batch draws the order as well, from the seed above
-                seed_all(self.replica.device, self.seed, "data", number, step)
-            pair = next(passed, None)
+            if step > start:
+                pair = self._next(passed, number, step)
             if pair is None:
                 return
             if len(pair[1]) < self.replica.processes:
@@ -179,6 +177,25 @@ class _Loader(Source):
                 )
             x, y = self.replica.move(self.replica.share_inputs(pair[0]), self.replica.share(pair[1]))
             yield Batch(x=x, y=y, index=None, joint=len(pair[1]))
+
+    @takes_turns
+    def _begin(self, number: int, start: int) -> tuple[Iterator[Any], Any]:
+        """The iteration of an epoch, and its batch `start`."""
+        seed_all(self.replica.device, self.seed, "data", number)
+        for drawn in {self.loader.generator, getattr(self.loader.sampler, "generator", None)} - {None}:
+            drawn.manual_seed(torch.initial_seed())
+        if hasattr(self.loader.sampler, "set_epoch"):
+            self.loader.sampler.set_epoch(number)
+        passed = iter(self.found)
+        for _ in itertools.islice(passed, start):
+            pass
+        # The first batch of an epoch draws the order as well, from the seed above.
+        return passed, self._next(passed, number, start) if start else next(passed, None)
+
+    @takes_turns
+    def _next(self, passed: Iterator[Any], number: int, step: int) -> Any:
+        seed_all(self.replica.device, self.seed, "data", number, step)
+        return next(passed, None)
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
         if isinstance(self.loader.dataset, IterableDataset):
