@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", nargs="?", choices=("run", "summary"), default="run")
     parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--kinds", nargs="+", choices=("mlp", "cnn"), default=["mlp", "cnn"])
     parser.add_argument("--scale", type=float, default=1.0, help="factor of the number of steps")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", type=Path, metavar="FOLDER")
@@ -74,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.command == "summary":
         summarise(rows, given.out, STORED if given.store else None)
         return
-    jobs = missing([setting(number, given.scale) for number in range(given.jobs)], rows)
+    every = [setting(number, given.scale) for number in range(given.jobs)]
+    jobs = missing([job for job in every if job["kind"] in given.kinds], rows)
     print(f"{len(jobs)} jobs", flush=True)
     failed = work(
         run,
@@ -222,7 +224,7 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path, store: Path | None) -> 
     spread = {"mean gap": float(gaps.mean()), "deviation of the gaps": float(gaps.std())}
     left_out = {"networks": len(rows), "without a signature": len(rows) - len(good)}
     predictors = {"predictors": tested, "across data": across}
-    write_json(out, {"study": "W7", "networks": words, **left_out, **spread, **predictors, **origin})
+    write_json(out, {"name": "W7, generalization gap", "networks": words, **left_out, **spread, **predictors, **origin})
     if store is not None:
         write_json(store, {**model.plain(), "about": {**model.about, **origin, "study": "W7"}})
     for name, found in (tested | across).items():
@@ -264,8 +266,10 @@ def _is_finite(value: float | None) -> bool:
 
 def _words(rows: Sequence[dict[str, Any]]) -> str:
     sizes = sorted({(row["data"], row["train"]) for row in rows})
+    names = " and ".join(name for kind, name in (("mlp", "MLPs"), ("cnn", "CNNs")) if kind in {r["kind"] for r in rows})
+    layers = [row["depth"] + 1 for row in rows]
     return (
-        f"{len(rows)} MLPs and CNNs with 2 to 5 layers of weights, trained on "
+        f"{len(rows)} {names} with {min(layers)} to {max(layers)} layers of weights, trained on "
         + ", ".join(f"{count:,} images of {'MNIST' if data == 'mnist' else 'CIFAR-10'}" for data, count in sizes)
         + " with 0 to 30 % flipped labels"
     )
