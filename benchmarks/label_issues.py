@@ -7,8 +7,9 @@
 Six data sets, 5, 20 and 40 % of the labels flipped, to any other class or to the most similar one (that of the nearest
 mean), three seeds. Four folds, 20 epochs, AdamW. cleanlab has the out-of-sample probabilities of the same networks at
 the end of training, as its documentation asks for, and its best score counts in each cell ("best"); also those
-averaged over training that `label_issues` uses ("best, averaged"). The combination was chosen with other seeds, of images also with
-other samples; the rule by which epochs count was added after a first run on seed 10 of wine and iris. `FOLDER` is that of benchmarks/grid.py.
+averaged over training that `label_issues` uses ("best, averaged"). The combination was chosen with other seeds, of
+images also with other samples; the rule by which epochs count was added after a first run on seed 10 of wine and iris.
+`FOLDER` is that of benchmarks/grid.py.
 """
 
 from __future__ import annotations
