@@ -267,6 +267,8 @@ ROWS = [
     *MARGINS,
     *PRINTED,
     _itself("cross-entropy", losses.CrossEntropy()),
+    _itself("weights of classes", losses.Weighted(classes=(0.5, 1.0, 2.0, 1.5))),
+    _itself("weights of samples", losses.Weighted(samples=tuple(0.2 * k for k in range(1, 13))), _with_index),
     _itself("label smoothing", losses.CrossEntropy(label_smoothing=0.1)),
     _itself("generalized cross-entropy", losses.GeneralizedCrossEntropy()),
     _itself("crammer-singer", losses.MultiClassHinge()),
