@@ -98,10 +98,13 @@ def _head_of(model: nn.Module, outputs: Tensor) -> str | None:
     """How the outputs are known to be probabilities, or None."""
     if not outputs.numel() or not bool(((outputs >= 0) & (outputs <= 1)).all()):
         return None
-    if not is_binary(outputs) and _adds_up(outputs):
-        return "numbers in [0, 1] that add up to 1, as those of a softmax"
     leaves = [module for module in unwrap(model).modules() if not any(module.children())]
-    return "its last layer is an nn.Sigmoid" if leaves and isinstance(leaves[-1], nn.Sigmoid) else None
+    if leaves and _is_head(leaves[-1]):
+        return f"its last layer is an nn.{type(leaves[-1]).__name__}"
+    between = bool(((outputs > 0) & (outputs < 1)).any())  # scores may well be 0 and 1
+    if between and not is_binary(outputs) and _adds_up(outputs):
+        return "numbers in [0, 1] that add up to 1, as those of a softmax"
+    return None
 
 
 def _adds_up(outputs: Tensor) -> bool:

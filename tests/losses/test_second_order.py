@@ -17,6 +17,7 @@ import widemargin as wm
 import zoo
 from test_places_wrapped import Backend, dynamo
 from widemargin import losses, places, regularizers
+from widemargin._autograd import repeated_rng
 from widemargin.losses import Hinge, MarginLoss
 from widemargin.losses.protocol import is_capturable, stacking_of
 from widemargin.margins import second_point
@@ -160,7 +161,7 @@ def test_dropout_masks_are_the_same(part: Any, captures: bool, monkeypatch: pyte
     model, (x, y) = network(nn.ReLU, nn.Dropout(0.5)).train(), batch()
     exact = evaluated(both(part)[0], model, x, y)
     state = torch.get_rng_state()
-    monkeypatch.setattr(second_point, "is_capturing", lambda _: captures)
+    monkeypatch.setattr(repeated_rng, "is_capturing", lambda _: captures)
     second = evaluated(both(part)[1], model, x, y)
     assert gap(second[1], exact[1]) < 1e-8
     assert torch.equal(torch.get_rng_state(), state)
