@@ -104,7 +104,7 @@ def test_series_and_files(tmp_path: Path) -> None:
     history = run().history
     assert [epoch for epoch, _ in history.series("distance at input", "validation")] == [0, 1, 2, 3]
     assert json.loads(history.write(tmp_path / "deep" / "history.json").read_text()) == list(history.rows)
-    with pytest.raises(ValueError, match="name is 'accurcy', .*distance at input"):
+    with pytest.raises(ValueError, match=r"name is 'accurcy', .*distance at input"):
         history.series("accurcy")
     with pytest.raises(ValueError, match="split is 'test', of which nothing was measured"):
         history.series("loss", "test")
