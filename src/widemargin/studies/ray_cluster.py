@@ -13,7 +13,7 @@ from widemargin._io.optional import import_optional
 from widemargin.studies.trial import Claim, Trial, TrialContext, unclaimed
 from widemargin.studies.workers import Done, timed
 
-SECONDS = 25.0
+SECONDS = 20.0
 """So long a cluster may take to answer; Ray itself waits for minutes."""
 
 
