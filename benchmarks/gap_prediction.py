@@ -227,8 +227,8 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path, store: Path | None) -> 
     write_json(out, {"name": "W7, generalization gap", "networks": words, **left_out, **spread, **predictors, **origin})
     if store is not None:
         write_json(store, {**model.plain(), "about": {**model.about, **origin, "study": "W7"}})
-    for name, found in (tested | across).items():
-        print(f"{name:40s}" + "  ".join(f"{key} {value:.3f}" for key, value in found.items()))
+    for name, found in (tested | across).items():  # the table of docs/methods/generalization-gap.md
+        print(f"| {name} | " + " | ".join(f"{value:.2f}" for value in found.values()) + " |")
     print(words, spread, left_out)
 
 

@@ -229,7 +229,7 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
     totals = {rival: _total(cells, rival) for rival in ("best", "best, averaged")}
     origin = {key: rows[-1][key] for key in ("commit", "versions", "hardware")}
     origin["hardware"] = {"devices": sorted({row["hardware"].get("gpu", row["hardware"]["device"]) for row in rows})}
-    settings = {
+    settings: dict[str, Any] = {
         "folds": FOLDS,
         "batch size": BATCH,
         "optimizer": "AdamW(lr=0.001)",
@@ -243,6 +243,10 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
             f"precision {cell['precision']:.2f} of {cell['expected'][0]:.2f} to {cell['expected'][1]:.2f}, recall "
             f"{cell['recall']:.2f}; filter {cell['filter precision']:.2f}, {cell['filter recall']:.2f}"
         )
+    for task in settings["networks"]:
+        row = _total([cell for cell in cells if cell["task"] == task], "best")
+        figures = f"{row['cells']} | {row['above']} | {row['mean difference']:+.3f} | {row['smallest difference']:+.3f}"
+        print(f"| {task} | {TASKS[task][3]} | {figures} |")  # the table of docs/methods/label-issues.md
     print(totals)
 
 

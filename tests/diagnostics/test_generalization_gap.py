@@ -27,6 +27,8 @@ def test_the_prediction_is_that_of_the_stored_model() -> None:
     assert found.high == pytest.approx(found.gap + stored.residuals["0.95"])
     assert found.training_accuracy == pytest.approx(0.9)
     assert found.fitted_on in str(found)
+    bad = replace(stored, about={**stored.about, "tested": {**stored.about["tested"], "r2": -0.5}})
+    assert "predicts the held-out networks better" in str(predict_gap(model, samples, gap_model=bad))
 
 
 def test_features_outside_the_range_are_told() -> None:

@@ -20,7 +20,8 @@ class GapPrediction:
     """The predicted gap, training minus test accuracy, with a prediction interval.
 
     `low` to `high` has the share `level` of the gaps of networks that the model was not fitted to. It holds for
-    networks like those in `fitted_on`; `outside` names the features that lie outside their range.
+    networks like those in `fitted_on`; `outside` names the features that lie outside their range, and `tested` has the
+    figures of the model on the held-out networks.
     """
 
     gap: float
@@ -37,8 +38,10 @@ class GapPrediction:
         lines = [
             f"gap {100 * self.gap:.1f} points, {100 * self.low:.1f} to {100 * self.high:.1f} with {self.level:.0%} "
             f"(training accuracy {self.training_accuracy:.1%} of {self.signature.samples:,} samples)",
-            f"fitted on {self.fitted_on}",
+            f"fitted on {self.fitted_on}; R² {self.tested['r2']:.2f} on {self.tested['networks']} of them, held out",
         ]
+        if self.tested["r2"] <= 0:
+            lines.append("a mean of the gaps predicts the held-out networks better than this model does")
         if self.outside:
             lines.append(
                 f"{len(self.outside)} of {len(FEATURES)} features are outside the range of these networks, first "
