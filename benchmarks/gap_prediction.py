@@ -224,7 +224,8 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path, store: Path | None) -> 
     spread = {"mean gap": float(gaps.mean()), "deviation of the gaps": float(gaps.std())}
     left_out = {"networks": len(rows), "without a signature": len(rows) - len(good)}
     predictors = {"predictors": tested, "across data": across}
-    write_json(out, {"name": "W7, generalization gap", "population": words, **left_out, **spread, **predictors, **origin})
+    about = {"name": "W7, generalization gap", "population": words}
+    write_json(out, {**about, **left_out, **spread, **predictors, **origin})
     if store is not None:
         write_json(store, {**model.plain(), "about": {**model.about, **origin, "study": "W7"}})
     for name, found in (tested | across).items():  # the table of docs/methods/generalization-gap.md
