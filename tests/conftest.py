@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import jaxtyping
 import pytest
 from hypothesis import settings
+
+# A shell that starts the tests in the background makes them ignore Ctrl-C, which some of them send to themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples every time, however slow the machine: a failure in CI is a failure at home.
 settings.register_profile("widemargin", deadline=None, derandomize=True)

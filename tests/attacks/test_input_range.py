@@ -24,7 +24,7 @@ NETWORK = nn.Linear(2, 2)
         (X + 0.5, 0.1, {}, ValueError, r"x has 1.4 at index 0.*bounds=\(0.0, 1.0\)"),
         (X * torch.nan, 0.1, {}, ValueError, "x has nan at index 0"),
         (X.long(), 0.1, {}, TypeError, "x has dtype torch.int64"),
-        ([[0.1]], 0.1, {}, TypeError, "x is a list"),
+        (None, 0.1, {}, TypeError, "x is a NoneType"),
     ],
 )
 @pytest.mark.parametrize("attack", ["fgsm", "ifgsm", "pgd"])

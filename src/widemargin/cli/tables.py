@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from widemargin.cli.console import number, share, table, text
-from widemargin.report.names import class_label as label_of
-from widemargin.report.names import norm_label as norm
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,6 +14,23 @@ if TYPE_CHECKING:
     from widemargin.margins import Distribution, Measurement
 
 __all__ = ["accuracy", "bound_values", "by_class", "by_place", "distances", "hardest", "label_of", "norm", "terms"]
+
+# `report` imports NumPy, which --help can do without.
+
+
+def label_of(value: int | float, names: Sequence[str]) -> str:
+    """The number of a label, and the name of its class where that differs."""
+    from widemargin.report.names import class_label
+
+    return class_label(value, names)
+
+
+def norm(p: float) -> str:
+    """The name of a norm: l_2."""
+    from widemargin.report.names import norm_label
+
+    return norm_label(p)
+
 
 OUTPUT_MARGIN = "f_y − max f_i"
 
