@@ -24,7 +24,7 @@ from widemargin._io.files import write_json
 from widemargin.studies import run as running
 from widemargin.studies import tasks
 
-SMALL, LARGE = 12, 200
+SMALL, LARGE = 6, 200
 LONGEST = 0.6
 """Seconds until a kill; an unbroken study takes about one."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from subprocesses import TESTS, child_env
 
-SMALL, LARGE = 20, 500
+SMALL, LARGE = 8, 500
 AT_ONCE = 50
 
 

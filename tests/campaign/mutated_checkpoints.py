@@ -15,7 +15,7 @@ import torch
 from widemargin._io.tensors import read_tensors
 from widemargin.training import checkpoint
 
-SMALL, LARGE = 300, 3000
+SMALL, LARGE = 100, 3000
 SETTINGS = {"seed": "0", "lr": "0.1"}
 STATE = {
     "at": {"step": 7, "epoch": 1, "rows": [{"split": "train", "loss": 0.5}]},
