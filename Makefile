@@ -3,8 +3,7 @@
 
 PYTHON ?= python3.11
 BIN := .venv/bin
-# Modules are compiled when they are first imported: most of what is installed never is.
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The extras of pyproject.toml that each target needs; setup takes them all.
 DEMO := report,train
