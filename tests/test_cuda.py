@@ -12,8 +12,6 @@ import zoo
 from step_cost.transformer import VisionTransformer
 from widemargin import margins, places
 from widemargin._autograd import forward_mode
-from widemargin._autograd.batch_statistics import normalise, normalise_with
-from widemargin._autograd.frozen_batchnorm import Route
 from widemargin.losses import MarginLoss
 from widemargin.margins import normalized
 
@@ -99,32 +97,3 @@ def test_estimates_of_a_transformer(probes: int, half: bool) -> None:
         assert a.grad is not None
         assert b.grad is not None
         assert float((b.grad.cpu() - a.grad).norm()) <= close * float(a.grad.norm()) + 1e-6
-
-
-@pytest.mark.parametrize("shape", [(6, 3), (5, 3, 4), (4, 3, 4, 5), (3, 3, 2, 2, 2)], ids=str)
-@pytest.mark.parametrize("affine", [True, False])
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-3), (torch.bfloat16, 6e-2)], ids=str
-)
-def test_batch_statistics(
-    shape: tuple[int, ...], affine: bool, last: bool, dtype: torch.dtype, tolerance: float
-) -> None:
-    """Both normalisations and their gradients, one of the weights 0, in both memory formats."""
-    torch.manual_seed(0)
-    x, g, g_moved = (torch.randn(shape, dtype=torch.float64) for _ in range(3))
-    parameters = [torch.tensor([0.5, 0.0, -2.0], dtype=torch.float64), torch.randn(3, dtype=torch.float64)]
-    found = []
-    for device, kind in (("cpu", torch.float64), (DEVICE, dtype)):
-        layout = torch.channels_last if last and len(shape) == 4 else torch.contiguous_format
-        given = x.to(dtype).to(device, kind).contiguous(memory_format=layout).requires_grad_()
-        wide = torch.float64 if kind == torch.float64 else torch.float32
-        weight, bias = (one.to(device, wide).requires_grad_() if affine else None for one in parameters)
-        running = torch.zeros(3, dtype=wide, device=device), torch.ones(3, dtype=wide, device=device)
-        out, mean, inverse = normalise(given, weight, bias, running, 0.1, 1e-3, Route())
-        moved = normalise_with(1.5 * given, weight, bias, mean, inverse, 1e-3)
-        total = (out * g.to(out)).sum() + (moved * g_moved.to(moved)).sum()
-        inputs = [one for one in (given, weight, bias) if one is not None]
-        values = [out, moved, mean, inverse, *running, *torch.autograd.grad(total, inputs)]
-        found.append([value.detach().double().cpu() for value in values])
-    torch.testing.assert_close(found[1], found[0], rtol=tolerance, atol=tolerance)

@@ -85,18 +85,6 @@ def test_gradients_that_are_not_needed() -> None:
         same((out, moved), expected, needed)
 
 
-def test_a_weight_of_zero() -> None:
-    """Its normalised values do not move, and its gradients are those of plain operations."""
-    x, weight, bias = random(6, 3), random(3, seed=1), random(3, seed=2)
-    with torch.no_grad():
-        weight[1] = 0
-    out, mean, inverse = normalise(x, weight, bias, (None, None), 0.1, EPS, Route())
-    moved = normalise_with(2 * x, weight, bias, mean, inverse, EPS)
-    statistics = plain_statistics(x)
-    expected = plain(x, weight, bias, *statistics), plain(2 * x, weight, bias, *statistics)
-    same((out, moved), expected, [x, weight, bias])
-
-
 def test_a_frozen_route_holds_statistics_constant() -> None:
     x, weight, bias, route = random(6, 3), random(3, seed=1), random(3, seed=2), Route()
     out, _, _ = normalise(x, weight, bias, (None, None), 0.1, EPS, route)

@@ -140,11 +140,9 @@ class _Normalise(torch.autograd.Function):
         eps: float,
         route: Route,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # What F.batch_norm calls: of cudnn where that would be taken.
-        index, cudnn = torch.ops.aten._batch_norm_impl_index, torch.backends.cudnn.enabled
-        out, mean, inverse, _, _ = index(x, weight, bias, *running, True, momentum, eps, cudnn)
+        out, mean, inverse = torch.native_batch_norm(x, weight, bias, *running, True, momentum, eps)
         ctx.save_for_backward(x, weight, mean, inverse)
-        ctx.route = route
+        ctx.eps, ctx.route = eps, route
         ctx.set_materialize_grads(False)
         return out, mean, inverse
 
@@ -154,25 +152,23 @@ class _Normalise(torch.autograd.Function):
         ctx: AutogradContext, g: Tensor | None, to_mean: Tensor | None, to_inverse: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         x, weight, mean, inverse = ctx.saved_tensors
-        if g is None:
-            g = torch.zeros_like(x)
         if ctx.route.is_frozen:
-            return _scaled(g, weight, inverse), *[None] * 6
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-        sums, products = _sums(g, x, mean, inverse)
-        to_weight = (products * inverse).to(weight.dtype) if needs_weight else None
-        to_bias = sums.to(g.dtype if weight is None else weight.dtype) if needs_bias else None
-        if not needs_x:
-            return None, to_weight, to_bias, *[None] * 4
-        # The gradient at x is a function of g and of these two sums. Gradients of the statistics change the sums alone:
-        # one kernel for both. Those that come from a weight of 0 are 0.
-        w = torch.ones_like(mean) if weight is None else weight.to(mean.dtype)
-        divisor = torch.where(w == 0, 1.0, w)
-        if to_mean is not None:
-            sums = torch.addcdiv(sums, to_mean, divisor * inverse, value=-1)
-        if to_inverse is not None:
-            products = torch.addcdiv(products, to_inverse, divisor)
-        return _gradient(g, x, mean, inverse, w, sums, products), to_weight, to_bias, *[None] * 4
+            assert g is not None
+            return (g * _scale(weight, inverse, x)).to(x.dtype), *[None] * 6
+        to_x: Tensor | None = None
+        to_weight: Tensor | None = None
+        to_bias: Tensor | None = None
+        if g is not None:
+            to_x, to_weight, to_bias = torch.ops.aten.native_batch_norm_backward(
+                g, x, weight, None, None, mean, inverse, True, ctx.eps, ctx.needs_input_grad[:3]
+            )
+        if (to_mean is not None or to_inverse is not None) and ctx.needs_input_grad[0]:
+            samples = x.numel() // len(mean)
+            slope = torch.zeros_like(mean) if to_inverse is None else -to_inverse * inverse**3 / samples
+            shift = -slope * mean if to_mean is None else to_mean / samples - slope * mean
+            own = x * _by_channel(slope, x) + _by_channel(shift, x)
+            to_x = own.to(x.dtype) if to_x is None else to_x + own.to(x.dtype)
+        return to_x, to_weight, to_bias, *[None] * 4
 
 
 class _NormaliseWith(torch.autograd.Function):
@@ -188,65 +184,27 @@ class _NormaliseWith(torch.autograd.Function):
         bias: Tensor | None,
         eps: float,
     ) -> Tensor:
-        ctx.save_for_backward(x, weight, mean, inverse)
-        return torch.native_batch_norm(x, weight, bias, mean, inverse**-2 - eps, False, 0.0, eps)[0]
+        variance = inverse**-2 - eps
+        ctx.save_for_backward(x, weight, mean, inverse, variance)
+        ctx.eps = eps
+        return torch.native_batch_norm(x, weight, bias, mean, variance, False, 0.0, eps)[0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: AutogradContext, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, mean, inverse = ctx.saved_tensors
-        sums, products = _sums(g, x, mean, inverse)
-        w = torch.ones_like(mean) if weight is None else weight.to(mean.dtype)
-        needs_x, _, _, needs_weight, needs_bias, _ = ctx.needs_input_grad
-        return (
-            _scaled(g, weight, inverse) if needs_x else None,
-            -sums * w * inverse,
-            products * w,
-            (products * inverse).to(weight.dtype) if needs_weight else None,
-            sums.to(g.dtype if weight is None else weight.dtype) if needs_bias else None,
-            None,
+        x, weight, mean, inverse, variance = ctx.saved_tensors
+        weight = torch.ones_like(mean) if weight is None else weight  # CUDA's kernel sums g·x̂ only beside a weight
+        to_x, to_weight, to_bias = torch.ops.aten.native_batch_norm_backward(
+            g, x, weight, mean, variance, mean, inverse, False, ctx.eps, [ctx.needs_input_grad[0], True, True]
         )
+        # x̂ = (x − mean)·inverse, so both follow from Σ g and Σ g·x̂
+        to_mean, to_inverse = -to_bias * weight * inverse, to_weight * weight / inverse
+        needs_weight, needs_bias = ctx.needs_input_grad[3:5]
+        return to_x, to_mean, to_inverse, to_weight if needs_weight else None, to_bias if needs_bias else None, None
 
 
-def _sums(g: Tensor, x: Tensor, mean: Tensor, inverse: Tensor) -> Statistics:
-    """Σ g and Σ g·(x − mean) of every channel, by one pass over both."""
-    if x.is_cuda:
-        x, g = _alike(x, g)
-        sums, products, _, _ = torch.batch_norm_backward_reduce(g, x, mean, inverse, None, True, False, False)
-        return sums, products
-    _, products, sums = torch.ops.aten.native_batch_norm_backward(
-        g, x, torch.ones_like(mean), None, None, mean, inverse, True, 0.0, [False, True, True]
-    )
-    return sums, products / inverse
-
-
-def _gradient(
-    g: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, weight: Tensor, sums: Tensor, products: Tensor
-) -> Tensor:
-    """w·inverse·(g − (sums + (x − mean)·inverse²·products)/n) with n values in a channel."""
-    count = x.numel() // len(mean)
-    if x.is_cuda:
-        x, g = _alike(x, g)
-        total = torch.full((1,), count, dtype=torch.int32, device=x.device)
-        return torch.batch_norm_backward_elemt(g, x, mean, inverse, weight, sums, products, total)
-    scale = weight * inverse
-    slope = -scale * inverse.square() * products / count
-    shift = -scale * sums / count - slope * mean
-    own = torch.addcmul(_by_channel(shift, x), x, _by_channel(slope, x))
-    return torch.addcmul(own, g, _by_channel(scale, x)).to(x.dtype)
-
-
-def _scaled(g: Tensor, weight: Tensor | None, inverse: Tensor) -> Tensor:
-    """g·w·inverse, in the dtype of g and without a temporary in another."""
-    scale = inverse if weight is None else inverse * weight
-    return torch.mul(g, _by_channel(scale, g), out=torch.empty_like(g))
-
-
-def _alike(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the memory format of `x`, which torch's kernels for several processes expect."""
-    is_last = x.ndim == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
-    layout = torch.channels_last if is_last else torch.contiguous_format
-    return x.contiguous(memory_format=layout), g.contiguous(memory_format=layout)
+def _scale(weight: Tensor | None, inverse: Tensor, x: Tensor) -> Tensor:
+    return _by_channel(inverse if weight is None else inverse * weight, x)
 
 
 def _by_channel(values: Tensor, x: Tensor) -> Tensor:
