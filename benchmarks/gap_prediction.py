@@ -16,7 +16,6 @@ of each, about the cost of 3,000 validation samples.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import math
@@ -33,7 +32,7 @@ from torch import nn
 
 import widemargin as wm
 from default_grid.tasks import _images
-from job_rows import Job, missing, read, work
+from job_rows import Job, missing, options, read, work_as_told
 from widemargin import losses, population, training
 from widemargin._io.files import write_json
 from widemargin.data import Samples
@@ -58,17 +57,10 @@ TEST = 2000
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs="?", choices=("run", "summary"), default="run")
+    parser = options(__doc__, ROWS, OUT)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--kinds", nargs="+", choices=("mlp", "cnn"), default=["mlp", "cnn"])
     parser.add_argument("--scale", type=float, default=1.0, help="factor of the number of steps")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start no job later than this")
-    parser.add_argument("--rows", type=Path, nargs="+", default=[ROWS])
-    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--store", action="store_true", help="also write the coefficients into the package")
     given = parser.parse_args(arguments)
     rows = [row for file in given.rows for row in read(file)]
@@ -77,18 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     every = [setting(number, given.scale) for number in range(given.jobs)]
     jobs = missing([job for job in every if job["kind"] in given.kinds], rows)
-    print(f"{len(jobs)} jobs", flush=True)
-    failed = work(
-        run,
-        jobs,
-        given.rows[0],
-        device=given.device,
-        folder=given.data,
-        workers=min(given.workers, max(1, len(jobs))),
-        minutes=given.minutes,
-    )
-    if failed:
-        raise SystemExit(f"{failed} jobs failed")
+    work_as_told(run, jobs, given)
 
 
 def setting(number: int, scale: float) -> Job:

@@ -5,6 +5,7 @@ A job is a dictionary of plain values. A row has the same entries, and is not ru
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import queue
@@ -22,6 +23,28 @@ from widemargin._io.provenance import provenance
 Job = dict[str, Any]
 Run = Callable[[Job, str, Path | None], Iterable[dict[str, Any]]]
 """(job, device, folder of the data) → its rows."""
+
+
+def options(description: str | None, rows: Path, out: Path) -> argparse.ArgumentParser:
+    """A parser with the options of all programs of this kind; a program adds those of its jobs."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", nargs="?", choices=("run", "summary"), default="run")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data", type=Path, metavar="FOLDER")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no job later than this")
+    parser.add_argument("--rows", type=Path, nargs="+", default=[rows])
+    parser.add_argument("--out", type=Path, default=out)
+    return parser
+
+
+def work_as_told(run: Run, jobs: Sequence[Job], given: argparse.Namespace) -> None:
+    """`work` with the values of `options`; jobs that fail end the program with an error."""
+    print(f"{len(jobs)} jobs", flush=True)
+    workers = min(given.workers, max(1, len(jobs)))
+    file, places = given.rows[0], {"device": given.device, "folder": given.data}
+    if failed := work(run, jobs, file, **places, workers=workers, minutes=given.minutes):
+        raise SystemExit(f"{failed} jobs failed")
 
 
 def read(file: Path) -> list[dict[str, Any]]:

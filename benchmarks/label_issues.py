@@ -14,7 +14,6 @@ images also with other samples; the rule by which epochs count was added after a
 
 from __future__ import annotations
 
-import argparse
 import base64
 import functools
 import io
@@ -34,7 +33,7 @@ from torch import Tensor
 import widemargin as wm
 from default_grid.networks import NETWORKS
 from default_grid.tasks import _images, _table
-from job_rows import Job, missing, read, work
+from job_rows import Job, missing, options, read, work_as_told
 from widemargin._io.files import write_json
 from widemargin.data import Samples
 from widemargin.data.seeds import generator
@@ -57,35 +56,17 @@ ROWS, OUT = Path("runs/label-issues.jsonl"), Path("results/label-issues.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs="?", choices=("run", "summary"), default="run")
+    parser = options(__doc__, ROWS, OUT)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(FULL))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start no job later than this")
-    parser.add_argument("--rows", type=Path, nargs="+", default=[ROWS])
-    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(arguments)
     rows = [row for file in given.rows for row in read(file)]
     if given.command == "summary":
         summarise(rows, given.out)
         return
     jobs = missing(all_jobs(given.tasks, given.seeds, given.epochs), rows)
-    print(f"{len(jobs)} jobs", flush=True)
-    failed = work(
-        run,
-        jobs,
-        given.rows[0],
-        device=given.device,
-        folder=given.data,
-        workers=min(given.workers, max(1, len(jobs))),
-        minutes=given.minutes,
-    )
-    if failed:
-        raise SystemExit(f"{failed} jobs failed")
+    work_as_told(run, jobs, given)
 
 
 def all_jobs(tasks: Sequence[str], seeds: Sequence[int], epochs: int) -> list[Job]:

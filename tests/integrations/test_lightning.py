@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 import widemargin as wm
 from integrations.lightning_cases import Classifier, loader, samples, trainer
-from subprocesses import child_env
+from subprocesses import run_two
 from widemargin.integrations.lightning import Margins
 
 pytestmark = [
@@ -104,34 +101,7 @@ def test_a_missing_extra_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch, t
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what two processes found."""
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "GROUP_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "test",
-        "OMP_NUM_THREADS": "1",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "integrations.ddp_lightning", str(folder)],
-            env=child_env(**common, RANK=str(rank), LOCAL_RANK=str(rank)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [process.communicate(timeout=300)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    run_two("-m", "integrations.ddp_lightning", str(folder))
     return folder
 
 

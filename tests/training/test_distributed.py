@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import widemargin as wm
-from subprocesses import child_env
+from subprocesses import run_two
 from training.cases import CASES, CPU, arguments, network, samples
 from widemargin import losses
 from widemargin.training import Devices
@@ -26,35 +23,7 @@ HERE = Path(__file__).parent
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what two processes made of all cases."""
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "GROUP_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "test",
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "OMP_NUM_THREADS": "1",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / "one_of_two.py"), str(folder)],
-            env=child_env(**common, RANK=str(rank), LOCAL_RANK=str(rank)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [process.communicate(timeout=300)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    run_two(str(HERE / "one_of_two.py"), str(folder))
     return folder
 
 
