@@ -100,7 +100,8 @@ def _claim(claim: Mapping[str, Json]) -> str:
     if reported is not None:
         numbers.append(f"paper {reported:g}".replace("-", "−"))
     if claim.get("word") in ("contradicted", "inconclusive"):
-        numbers.append(str(claim["why"]).split("; ")[-1])
+        reasons = [part for part in str(claim["why"]).split("; ") if not part.endswith(" died")]
+        numbers.extend(reasons[-1:])
     return f"{claim['text']} ({', '.join(numbers)})" if numbers else str(claim["text"])
 
 

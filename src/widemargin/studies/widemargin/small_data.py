@@ -6,7 +6,8 @@ standardised, as the weight of the Jacobian regularizer expects it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from widemargin.studies.schema import Figure, Study, accuracy, bars, effort, named, scales
@@ -37,7 +38,7 @@ class SmallData:
     def network(self, name: str) -> Settings:
         """Settings of a network for inputs of this shape."""
         if name == "MLP":
-            inputs = {"inputs": _product(self.shape), "classes": self.classes}
+            inputs = {"inputs": math.prod(self.shape), "classes": self.classes}
             return {"name": "sokolic-mlp", "first": 256, "higher": 256, "classifier_bias": True, **inputs}
         channels, size = self.shape[:2]
         image = {"in_channels": channels, "size": size, "classes": self.classes}
@@ -48,13 +49,6 @@ class SmallData:
         norm = "group" if name == "ResNet GN" else "batch"
         blocks = {"widths": (16, 32, 64), "blocks": (1, 1, 1), "norm": norm, "plain": True}
         return {"name": "resnet-18", "in_channels": channels, "classes": self.classes, **blocks}
-
-
-def _product(shape: Sequence[int]) -> int:
-    result = 1
-    for side in shape:
-        result *= side
-    return result
 
 
 DIGITS = SmallData(name="digits", samples=600, steps=400, shape=(1, 8, 8), validation=200)
