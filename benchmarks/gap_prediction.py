@@ -4,14 +4,13 @@
     python benchmarks/gap_prediction.py --jobs 4 --scale 0.05                        # a corner of it, on a CPU
     python benchmarks/gap_prediction.py summary --store   # results/gap-prediction.json, and the package's coefficients
 
-A job trains six networks of one random setting as one program: data (MNIST or CIFAR-10, 1,000 or 4,000 samples),
-architecture (MLPs and CNNs of several widths and depths), loss, optimizer and weight decay; its networks differ in the
-share of flipped labels and in the learning rate. The gap is training minus test accuracy; test labels are flipped with
-the same probability, so that training and test samples have one distribution. Models are fitted on half of the jobs and
-tested on the rest. Rivals have the same linear regression: normalized margins (spectral), norms of the weights; and the
-gap estimated with labelled validation samples. Measuring the margins of 1,000 samples is a forward and a backward pass
-of each, about the cost of 3,000 validation samples.
-`FOLDER` is that of benchmarks/grid.py.
+A job trains six networks of one random setting as one program: data (500 or 2,000 samples of MNIST, 1,000 or 4,000 of
+CIFAR-10), architecture (MLPs and CNNs of several widths and depths), loss, optimizer and weight decay; its networks
+differ in the share of flipped labels and in the learning rate. The gap is training minus test accuracy; test labels are
+flipped with the same probability, so that training and test samples have one distribution. Models are fitted on half of
+the jobs and tested on the rest. Rivals have the same linear regression: normalized margins (spectral), norms of the
+weights; and the gap estimated with labelled validation samples. Measuring the margins of 1,000 samples is a forward and
+a backward pass of each, about the cost of 3,000 validation samples. `FOLDER` is that of benchmarks/grid.py.
 """
 
 from __future__ import annotations

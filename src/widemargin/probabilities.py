@@ -1,4 +1,4 @@
-"""Networks that return probabilities instead of scores: noticed, and read as scores."""
+"""Detection of networks that return probabilities, and their scores."""
 
 from __future__ import annotations
 

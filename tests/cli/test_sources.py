@@ -113,6 +113,25 @@ def test_arrays_and_folders_of_images(run: Run, tmp_path: Path) -> None:
     assert "0 even" in page
 
 
+def test_test_labels_of_a_function_are_those_of_its_training_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the test part has not all classes."""
+    from widemargin.cli.sources import DataSource
+
+    (tmp_path / "named.py").write_text(
+        "import numpy as np\n"
+        "from widemargin.data import read\n"
+        "x = np.zeros((3, 2))\n"
+        "def parts():\n"
+        "    return read((x, ['a', 'b', 'c'])), read((x[:2], ['a', 'c']))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    data = DataSource(data="named:parts").load()
+    assert data.classes == ("a", "b", "c")
+    assert data.test.y.tolist() == [0, 2]
+
+
 @pytest.mark.usefixtures("_no_pages")
 def test_functions(run: Run, tmp_path: Path) -> None:
     (tmp_path / "my_data.py").write_text(

@@ -168,6 +168,7 @@ def test_streams(bert: nn.Module) -> None:
     [
         (lambda: rows(), "column 'labels' or 'label'"),
         (lambda: datasets.Dataset.from_dict({"text": ["a"], "label": [0]}), "tokenize"),
+        (lambda: rows(label=["a", "b", "c"] * (ROWS // 3)).to_iterable_dataset(), "names in 'label'.* stream"),
         (lambda: datasets.DatasetDict(train=rows(label=[0] * ROWS)), r"data\['train'\]"),
     ],
 )

@@ -112,6 +112,13 @@ def test_grey_images_have_one_channel() -> None:
     assert decode_image(encoded(image), 3, "it").shape == (3, 28, 28)
 
 
+def test_sixteen_bits_are_refused_instead_of_clipped() -> None:
+    file = io.BytesIO()
+    Image.fromarray(np.full((4, 4), 1000, dtype=np.uint16)).save(file, "PNG")
+    with pytest.raises(ValueError, match=r"it has pixels of mode 'I;16', expected 8 bits"):
+        decode_image(file.getvalue(), 1, "it")
+
+
 @pytest.mark.parametrize("shape", [(40, 80), (80, 40), (7, 9), (64, 64), (1, 50)])
 def test_the_middle_is_cut_out(shape: tuple[int, int]) -> None:
     height, width = shape

@@ -65,6 +65,19 @@ def test_the_largest_changes_of_a_table_have_names_and_are_sorted() -> None:
         assert row["after"] == pytest.approx(row["before"] + row["change"])
 
 
+def test_hidden_units_have_no_names_of_features() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double()
+    (one,) = wm.explain(model, torch.randn(1, 3).double(), at="0", names=("age", "size", "mass"), search="own")
+    assert {row["name"] for row in one.largest(4)} == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("y", [torch.tensor([0, 1, 1]), torch.tensor([0, 7])])
+def test_labels_that_do_not_fit_are_refused(y: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"\by\b|label"):
+        wm.explain(affine(), torch.randn(2, 4, dtype=torch.float64), y, search="own")
+
+
 def test_a_binary_network_and_bounds() -> None:
     model = affine(2, 1)
     x = torch.rand(4, 2, dtype=torch.float64)
@@ -83,8 +96,8 @@ def test_a_constant_network_has_no_other_answer(tmp_path: Path) -> None:
         model.bias.copy_(torch.tensor([2.0, 0.0]))
     found = wm.explain(model, torch.rand(2, 3), search="own", steps=3)
     assert not found[0].is_found
-    assert "search failed" in repr(found)
-    assert "search failed" in found.page(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "The search found no other answer" in repr(found)
+    assert "found no other answer" in found.page(tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 class Text(nn.Module):

@@ -40,6 +40,8 @@ CRITERIA: list[Callable[[Tensor, Tensor], Tensor]] = [
     nn.CrossEntropyLoss(label_smoothing=0.1),
     nn.CrossEntropyLoss(weight=WEIGHT, label_smoothing=0.2),
     nn.CrossEntropyLoss(reduction="sum"),
+    nn.CrossEntropyLoss(ignore_index=0),
+    partial(F.cross_entropy, ignore_index=1),
     nn.MultiMarginLoss(weight=WEIGHT),
     reduced_by_hand,
     lambda scores, y: F.cross_entropy(scores, y),

@@ -184,6 +184,9 @@ def test_the_number_of_samples_reaches_the_wrapped_loss() -> None:
     assert protocol.for_samples(Same(Augmented(loss=wide)), 9) == Same(Augmented(loss=losses.WideMargin(samples=9)))
     assert protocol.for_samples(Same(wide), None) == Same(wide)
     assert protocol.for_samples(plain, 9) is plain
+    own_call = WithAuxiliary(loss=wide), losses.Weighted(loss=wide, classes=(1.0, 2.0))
+    for wrapper in own_call:
+        assert getattr(protocol.for_samples(wrapper, 9), "loss", None) == losses.WideMargin(samples=9)
     other = Same(losses.CrossEntropy())
     assert protocol.for_samples(other, 9) is other
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from training.cases import samples
 from training.test_fit import Unstacked
@@ -36,6 +36,20 @@ def test_an_epoch_is_a_permutation_and_each_its_own(form: Any) -> None:
         assert batch.index is not None
         assert torch.equal(batch.x, samples().x[batch.index])
         assert torch.equal(batch.y, samples().y[batch.index])
+
+
+@pytest.mark.parametrize(
+    ("form", "count"),
+    [
+        (lambda s: s, 47),
+        (Unstacked, 47),
+        (lambda s: DataLoader(s, batch_size=20), 47),
+        (lambda s: DataLoader(s, batch_size=20, sampler=SubsetRandomSampler(range(9))), 9),
+    ],
+)
+def test_the_number_of_samples_is_that_of_an_epoch(form: Any, count: int) -> None:
+    replica = Replica(device=CPU, dtype=torch.float64)
+    assert source(form(samples()), batch_size=20, seed=0, replica=replica).count == count
 
 
 @pytest.mark.parametrize("form", [lambda s: s, Unstacked, lambda s: DataLoader(s, batch_size=20, shuffle=True)])

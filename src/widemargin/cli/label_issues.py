@@ -84,9 +84,9 @@ def label_issues(
     check_folder(folder)
     chosen = find_device(device)
     source = DataSource(data=data, label=label, split=split, seed=seed, root=data_root)
+    source = replace(source, split="all") if source.is_own else source  # own data have no test part that was kept apart
     loaded = source.load()
-    # Own data have no test part that was kept apart.
-    samples = in_memory(replace(source, split="all").part(loaded) if source.is_own else source.part(loaded), data)
+    samples = in_memory(source.part(loaded), data)
     build = None if model is None else _builder(model, set_, samples, data)
     if model is None and set_:
         raise ValueError(f"--set is {set_[0]!r}, a setting of a network, but there is no --model")
@@ -103,7 +103,8 @@ def label_issues(
         classes=loaded.classes,
         device=chosen,
     )
-    found.settings.update({"data": data, "split": split, "model": model or "small network", "device": str(chosen)})
+    network = model or "small network"
+    found.settings.update({"data": data, "split": source.split, "model": network, "device": str(chosen)})
     written = [*found.write(folder)]
     if is_installed(*EXTRAS["report"]):
         written.append(found.page(folder / "page.html", count=on_page, title=f"Labels of {data}"))

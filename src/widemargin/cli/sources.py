@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,14 +72,16 @@ class DataSource:
     def _called(self) -> Data[Any]:
         """The data that a function returns: a `Data`, a pair of training and test data, or all of it."""
         from widemargin.data import Data, Samples, read
-        from widemargin.data.own_files import class_names, split
+        from widemargin.data.own_files import class_names, split, with_same_classes
 
         made = imported(self.data, "--data", "data")()
         if isinstance(made, Data):
             return made
         if isinstance(made, tuple | list) and len(made) == 2 and not _are_arrays(made):
-            train = read(made[0])
-            test = read(made[1], classes=train.classes or None)
+            train, test = read(made[0]), read(made[1])
+            if train.classes and not test.classes:  # indices into the names of the training part
+                test = replace(test, classes=train.classes)
+            train, test = with_same_classes(train, test)
         else:
             train, test = split(read(made), 0.2, self.seed)
         assert isinstance(train, Samples)

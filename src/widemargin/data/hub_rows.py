@@ -94,6 +94,11 @@ def hub_dataset(
     images = tuple(name for name in inputs if type(data.features[name]).__name__ == "Image")
     known = tuple(classes) if classes is not None else tuple(getattr(data.features[label], "names", None) or ())
     if not hasattr(data, "__len__"):  # a stream
+        if not known and not _is_numeric(data.features[label]):
+            raise TypeError(
+                f"data is a {kind} with names in {label!r}, which a stream does not tell beforehand: pass class "
+                "indices, or a ClassLabel with the names"
+            )
         rows = data.select_columns([*inputs, label]).with_format("torch")
         return HubStream(rows, label, known, images), known, True
     labels, found = read_labels(list(data.with_format(None)[label]), classes=known or None, name=repr(label))

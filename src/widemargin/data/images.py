@@ -25,7 +25,9 @@ def decode_image(content: bytes, channels: int, source: str, *, size: int | None
     in evaluations on ImageNet.
     """
     with _opened(content, source) as opened:
-        image = opened.convert("L" if channels == 1 else "RGB")
+        mode, image = opened.mode, opened.convert("L" if channels == 1 else "RGB")
+    if mode.startswith(("I", "F")):  # Pillow would clip them at 255
+        raise ValueError(f"{source} has pixels of mode {mode!r}, expected 8 bits per channel")
     if size is not None:
         scale = size / 0.875 / min(image.size)
         width, height = (max(size, round(side * scale)) for side in image.size)

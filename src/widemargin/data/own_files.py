@@ -59,7 +59,7 @@ def load_files(
         train, held_out = split(next(iter(parts.values())), share, seed)
     else:
         train, held_out = parts["train"], parts["test"]
-    train, held_out = _with_same_classes(train, held_out)
+    train, held_out = with_same_classes(train, held_out)
     if train.x.shape[1:] != held_out.x.shape[1:]:
         shapes = f"{list(train.x.shape[1:])} for training and {list(held_out.x.shape[1:])} for testing"
         raise ValueError(f"{path} has inputs of shape {shapes}, expected the same")
@@ -210,7 +210,7 @@ def _labelled(samples: Samples, path: Path) -> Samples:
     return samples
 
 
-def _with_same_classes(train: Samples, test: Samples) -> tuple[Samples, Samples]:
+def with_same_classes(train: Samples, test: Samples) -> tuple[Samples, Samples]:
     """Both parts with the classes of the training part."""
     if train.classes == test.classes:
         return train, test

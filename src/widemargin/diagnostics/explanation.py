@@ -15,7 +15,7 @@ from widemargin import norms, places
 from widemargin.attacks.input_range import Bounds
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.certify.bracket import NOTHING, lower_bounds
-from widemargin.checks import check_count, check_finite, check_module
+from widemargin.checks import check_count, check_finite, check_module, check_scores_and_labels
 from widemargin.margins.measurement import measure
 from widemargin.modules import cast_input, evaluating, predict, predicted_labels, scores_of, uncompiled, unwrap
 from widemargin.probabilities import Outputs, check_are_scores, read_model, without_head
@@ -98,7 +98,7 @@ class Explanation:
             answer += ", which is right" if right else f", but the label is {self.class_name(self.label)}"
         where = "" if self.place == places.INPUT else f" at {self.place}"
         norm = norm_name(norm_label(self.p))
-        near = f"The nearest other answer found is at no distance{where}: the search failed"
+        near = f"The search found no other answer{where}"
         if self.other is not None:
             near = (
                 f"The nearest other answer found is {self.class_name(self.other)}, "
@@ -113,7 +113,7 @@ class Explanation:
         return " ".join(self.sentences())
 
     def _name(self, index: int) -> str:
-        if self.x.ndim == 1 and index < len(self.names):
+        if self.place == places.INPUT and self.x.ndim == 1 and index < len(self.names):
             return self.names[index]
         position = [int(i) for i in torch.unravel_index(torch.tensor(index), self.x.shape)]
         return str(position[0]) if len(position) == 1 else str(position)
@@ -195,6 +195,8 @@ def explain(
         (place,) = places.default_places(network, x) if at is None else places.check_places(network, (at,))
         scores = predict(network, x)
         check_are_scores(network, scores)
+        if y is not None:
+            check_scores_and_labels(scores, y.to(scores.device))
         decision = predicted_labels(scores)
         decision = decision.to(scores.dtype) if is_binary(scores) else decision
         subject, start = (network, x) if place == places.INPUT else _from_place(network, x, place)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from widemargin._io.provenance import provenance
-from widemargin.report.png import data_uri
+from widemargin.margins.page import image
 
 if TYPE_CHECKING:
     from widemargin.diagnostics.label_issues import LabelIssues
@@ -27,7 +25,7 @@ def page_values(issues: LabelIssues, *, count: int, title: str) -> dict[str, Any
     items = []
     for row, i in zip(issues.rows(count), positions, strict=True):
         values = [f"{value:.4g}" for value in x[i, :MOST_COLUMNS].tolist()] if is_table else []
-        items.append({**row, "image": image(x[i], bounds), "values": values})
+        items.append({**row, "image": image(x[i], bounds).get("image"), "values": values})
     suspects = len(issues.suspects)
     steps = [n for n in COUNTS if n <= max(2 * suspects, COUNTS[0])]
     origin = provenance()
@@ -46,12 +44,3 @@ def page_values(issues: LabelIssues, *, count: int, title: str) -> dict[str, Any
         "versions": {**origin["versions"], "commit": origin["commit"] or "unknown"},
         "hardware": origin["hardware"],
     }
-
-
-def image(x: Tensor, bounds: tuple[float, float]) -> str | None:
-    """The PNG of an input that is an image of one or three channels, in the range of the data; None for others."""
-    if x.ndim != 3 or x.shape[0] not in (1, 3):
-        return None
-    low, high = bounds
-    scaled = ((x.detach().cpu().double() - low) / ((high - low) or 1.0)).clamp(0, 1)
-    return data_uri(scaled.numpy())

@@ -186,11 +186,12 @@ class Margins(Callback):  # type: ignore[misc]
             {key: None if value != value else value for key, value in row.items()} for row in self.rows
         ]  # NaN is not part of JSON
         arm = {"name": name, "samples": count, "accuracy": accuracy, "margins": margins, "history": history}
-        split = "validation" if any(row["split"] == "validation" for row in self.rows) else "training"
+        measured = [row for row in self.rows if row["split"] == "validation"] or self.rows
+        split = "validation" if measured is not self.rows else "training"
         made = provenance(pl_module.device.type)
         return {
             "title": f"Margins of {name}",
-            "subtitle": f"{count:,} {split} samples after epoch {self.rows[-1]['epoch']}",
+            "subtitle": f"{count:,} {split} samples after epoch {measured[-1]['epoch']}",
             "norm": f"l_{self.metric.p:g}",
             "arms": [arm],
             "settings": {"p": f"{self.metric.p:g}", "places": ", ".join(found), "most samples": self.samples},

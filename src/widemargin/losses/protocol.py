@@ -104,7 +104,7 @@ def stacking_of(part: object) -> Stacking | None:
 
 def for_samples(loss: Loss, samples: int | None) -> Loss:
     """`loss` for this number of training samples; itself where it does not depend on it, or the number is unknown."""
-    own = cast("Callable[[int], Loss] | None", _own(loss, "for_samples"))
+    own: Callable[[int], Loss] | None = getattr(loss, "for_samples", None)  # `replace` keeps overridden values
     return loss if own is None or samples is None else own(samples)
 
 

@@ -130,9 +130,9 @@ class ScoreCriterion(ScoreLoss):
         if self._reduction == "sum":
             return values.sum(dim=1) * len(scores)
         values = values.mean(dim=1)
-        if not _has_weight(self.criterion):
+        if not _is_rescaled(self.criterion):
             return values
-        # PyTorch divides by the weights of the batch: a factor that is the same for all samples.
+        # PyTorch divides by the weights of the samples that count: a factor that is the same for all samples.
         mean = values.detach().mean()
         return values * torch.where(mean != 0, self.criterion(scores, targets).detach() / mean, 1.0)
 
@@ -174,9 +174,11 @@ def _is_one_of(criterion: Function, known: tuple[object, ...]) -> bool:
     return type(criterion) in known if isinstance(criterion, nn.Module) else _function(criterion) in known
 
 
-def _has_weight(criterion: Function) -> bool:
+def _is_rescaled(criterion: Function) -> bool:
+    """Whether PyTorch divides by something else than the number of samples: weights, or samples left out."""
     given = criterion.keywords if isinstance(criterion, functools.partial) else {}
-    return getattr(criterion, "weight", given.get("weight")) is not None
+    ignored = getattr(criterion, "ignore_index", given.get("ignore_index", -100))
+    return getattr(criterion, "weight", given.get("weight")) is not None or ignored >= 0
 
 
 def _label(criterion: Function) -> str:

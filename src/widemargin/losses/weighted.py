@@ -65,10 +65,6 @@ class Weighted(Wrapper):
         """Whether the wrapped loss may be captured in a CUDA graph."""
         return is_capturable(self.loss)
 
-    def for_samples(self, samples: int) -> Loss:
-        """The same around the wrapped loss for so many training samples."""
-        return super().for_samples(samples)
-
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels, *, index: Tensor | None = None) -> PerExample:
         """The weighted loss of every sample."""
         values = values_of(self.loss, model, x, y, index)

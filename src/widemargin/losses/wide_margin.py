@@ -36,14 +36,14 @@ LINEAR = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class WideMargin:
-    """Cross-entropy + a²·(d(x) − d(x − σ·u))², a default for any network and any data.
+    """Cross-entropy + a²·(d(x) − d(x − σ·u))², the default loss of `fit`.
 
     d = f_y − f_i is the score difference to the strongest other class i, u the direction in which it falls fastest (a
     constant for the gradient), and σ a small step: to first order the second term is a²·(σ·s)² with the slope
     s = ‖∇d‖_q. Where slopes are small, decision boundaries are far: the distance of a sample is d/s. The term costs a
     second forward pass and no double backward (`margins.second_point`).
 
-    Nothing has to be tuned, since everything follows from the batch:
+    No setting is required. From the batch follow:
 
     - σ = min(mean standard deviation of the coordinates, 1/24 of the median distance to the nearest sample of another
       class), see `step_length`. It has the units of the data: multiply the data by c and the first layer by 1/c, and

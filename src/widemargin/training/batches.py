@@ -159,7 +159,8 @@ class _Loader(Source):
         loader = found.source
         assert isinstance(loader, DataLoader)
         self.found, self.loader, self.seed, self.replica = found, loader, seed, replica
-        self.count = len(loader.dataset) if isinstance(loader.dataset, Sized) else None
+        drawn = loader.dataset if isinstance(loader.dataset, IterableDataset) else loader.sampler
+        self.count = len(drawn) if isinstance(drawn, Sized) else None
         # A stream, or a sampler without a length, does not know; a length of 0 is no news either.
         self.steps = None if isinstance(loader.dataset, IterableDataset) else operator.length_hint(loader) or None
 

@@ -93,7 +93,8 @@ def fit(
             of their type is given.
         gradient_clip: the largest global norm of the gradients, as in `torch.nn.utils.clip_grad_norm_`.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid: losses and measurements read them as
-            scores (`margins.from_probabilities`). A criterion of your own gets them as they are.
+            scores (`margins.from_probabilities`). A criterion of your own gets them as they are, except
+            as the `base` of `WideMargin`, which gets scores.
         devices: devices, processes and precision.
         checkpoint: a folder, or `Checkpoint(folder, every=500)`. A training with the same settings and initial weights
             that was begun there is continued, bit for bit; a finished one is returned as it ended; any other one is an
