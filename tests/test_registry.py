@@ -86,3 +86,5 @@ def test_optimizers_and_schedules() -> None:
     steps = {"name": "steps", "at": [0.5], "factors": [0.1]}
     assert [registry.schedule(steps)(step, 10) for step in (4.0, 5.0)] == [1.0, 0.1]
     assert registry.schedule({**steps, "unit": "steps"}) == training.Steps(at=(0.5,), factors=(0.1,))
+    warm = registry.schedule({"name": "warm-up", "epochs": 0.2, "then": {"name": "cosine"}})
+    assert [warm(step, 10) for step in (0.0, 1.0, 2.0, 6.0)] == pytest.approx([0.0, 0.5, 1.0, 0.5])

@@ -97,9 +97,9 @@ def optimizer(values: Values) -> MakesOptimizer:
 
 
 def schedule(values: Values) -> Schedule:
-    """The schedule: constant, cosine, exponential, steps.
+    """The schedule: constant, cosine, exponential, steps, warm-up (whose `then` is again such a mapping).
 
-    Positions (`at`, `every`) are fractions of the training, so that a shortened training keeps its form:
+    Positions (`at`, `every`, `epochs`) are fractions of the training, so that a shortened training keeps its form:
     `{"name": "steps", "at": [0.34, 0.67], "factors": [0.1, 0.05]}`. With `"unit": "steps"` they are steps.
     """
     from widemargin import training
@@ -110,10 +110,13 @@ def schedule(values: Values) -> Schedule:
         "cosine": training.Cosine,
         "exponential": training.Exponential,
         "steps": training.Steps,
+        "warm-up": training.WarmUp,
     }
     given = dict(values)
     unit = given.pop("unit", "share")
     check_choice("unit of the schedule", unit, ("share", "steps"))
+    if given.get("name") == "warm-up" and "then" in given:
+        given["then"] = schedule({**given["then"], "unit": "steps"})  # in the unit of the whole
     built = _built("schedule", given, table)
     return built if unit == "steps" else Shares(schedule=built)
 

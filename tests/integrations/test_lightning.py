@@ -17,6 +17,7 @@ from subprocesses import run_two
 from widemargin.integrations.lightning import Margins
 
 pytestmark = [
+    pytest.mark.filterwarnings("ignore:GPU available but not used"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:.*log_every_n_steps"),
     pytest.mark.filterwarnings("ignore:.*have no `val_dataloader`"),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import widemargin as wm
+from training.cases import CPU
 from widemargin import attacks, losses
 from widemargin.losses.protocol import is_capturable
 from widemargin.training import SGD, Checkpoint, TrainingStopped
@@ -82,7 +83,7 @@ def test_binary_networks_have_labels_of_the_criterion(criterion: Callable[[Tenso
 def test_fit_trains_as_a_plain_loop_does(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
     model, x, y = _batch()
     other = copy.deepcopy(model)
-    result = wm.fit(model, (x, y), loss=loss, epochs=5, batch_size=20, optimizer=SGD(lr=0.1))
+    result = wm.fit(model, (x, y), loss=loss, epochs=5, batch_size=20, optimizer=SGD(lr=0.1), devices=CPU)
     optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
     for _ in range(5):
         optimizer.zero_grad()

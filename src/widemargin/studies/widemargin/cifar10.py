@@ -38,8 +38,8 @@ W4 = Study(
     settings={
         "data": {"name": "cifar10", "standardize": True, "validation": 5000},
         "loss": {"name": "cross-entropy"},
-        "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4},
-        "schedule": {"name": "cosine"},
+        "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 5e-4},
+        "schedule": {"name": "warm-up", "epochs": 0.2, "then": {"name": "cosine"}},
         "epochs": 30,
         "batch": 256,
         "augmentation": {"crop": 4, "flip": True},
