@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Run
+from data.test_imagenet import write_images
 from studies import tiny
 from studies.tiny import Counting
 from widemargin.studies import catalog, tasks
@@ -63,10 +64,82 @@ def test_a_run_prints_claims_and_writes_the_result(run: Run, counting: Counting)
 def test_a_larger_scale_is_not_replaced_by_a_smaller_one(run: Run, counting: Counting) -> None:
     assert run("study", "run", "E3", "--scale", "budget", "--device", "cpu").code == 0
     answer = run("study", "run", "E3", "--scale", "quick", "--device", "cpu", "--runs", "elsewhere")
-    assert "holds a complete result of a larger scale" in answer.err
+    assert "holds a complete result" in answer.err
     assert json.loads(Path("results/E3.json").read_text())["scale"] == "budget"
     assert run("study", "run", "E3", "--scale", "paper", "--device", "cpu", "--minutes", "0", "--runs", "new").code == 0
     assert json.loads(Path("results/E3.json").read_text())["scale"] == "budget"  # nothing of paper scale is there
+
+
+def test_a_run_of_all_goes_by_value_and_is_stopped_and_continued(
+    run: Run, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tiny.study(id="E2", settings={"of": "E2"})
+    monkeypatch.setattr(catalog, "declared", lambda: [tiny.study(), first])
+    every = ("study", "run", "all", "--scale", "budget", "--device", "cpu")
+    each = 20  # trials of a study
+    counting.dies_at = each + 3
+    assert run(*every).code != 0
+    assert [trial.study for trial in counting.ran] == ["E2"] * each + ["E3"] * 3  # E2 is worth more
+    counting.dies_at = None
+    assert "the same command continues it" in run(*every, "--minutes", "0").err
+    assert not Path("results/E3.json").exists()  # it has no row yet
+    answer = run(*every, "--minutes", "60")
+    assert (answer.code, len(counting.ran)) == (0, 2 * each)
+    assert all(json.loads(Path(f"results/{id}.json").read_text())["complete"] for id in ("E2", "E3"))
+
+
+def test_a_study_that_could_not_begin_writes_nothing(run: Run, counting: Counting) -> None:
+    answer = run("study", "run", "all", "--scale", "budget", "--device", "cpu", "--minutes", "0")
+    assert (answer.code, counting.ran) == (0, [])
+    assert "E3 is not complete, and has no result yet" in answer.err
+    assert not Path("results/E3.json").exists()
+
+
+TINY_WRN = {"name": "wrn-28-10", "depth": 10, "widen": 1, "base": 2, "classes": 2}
+
+
+@pytest.fixture
+def small_e14(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E14 with a small network for images of 8 × 8 pixels, two classes and one epoch."""
+    from widemargin.studies.elsayed.imagenet import E14
+    from widemargin.studies.settings import overlay
+
+    fewer = {"data": {"size": 8, "workers": 0}, "epochs": 1, "batch": 4, "count": 2, "network": TINY_WRN}
+    crop, places = {"loss.loss.crop": 2}, {"loss.loss.loss.at": ("input", "output")}
+    arms = [
+        dataclasses.replace(arm, settings=overlay(arm.settings, crop, places if "l_1" in arm.name else {}))
+        for arm in E14.arms
+    ]
+    scales = {name: dataclasses.replace(scale, settings=fewer) for name, scale in E14.scales.items()}
+    small = dataclasses.replace(E14, arms=tuple(arms), scales=scales)
+    monkeypatch.setattr(catalog, "study", lambda id: small if id == "E14" else tiny.study())
+
+
+@pytest.mark.usefixtures("counting", "small_e14")
+def test_a_study_without_its_data_is_told_and_the_others_run(run: Run, tmp_path: Path) -> None:
+    answer = run("study", "run", "E14", "E3", "--scale", "budget", "--device", "cpu", "--data-root", str(tmp_path))
+    assert answer.code == 0, answer.err
+    assert "E14 is not run, no data" in answer.err
+    assert "train/<class>/*.JPEG" in answer.err
+    assert [path.name for path in Path("results").iterdir()] == ["E3.json"]
+    alone = run("study", "run", "E14", "--scale", "budget", "--device", "cpu", "--data-root", str(tmp_path))
+    assert alone.code == 2
+
+
+@pytest.mark.usefixtures("small_e14", "untyped")
+def test_imagenet_goes_from_its_folders_to_a_verdict(run: Run, tmp_path: Path) -> None:
+    from widemargin.studies import result
+
+    assert result.not_run(catalog.study("E14"))["verdict"] == "not run: no data"
+    write_images(tmp_path / "imagenet")
+    answer = run("study", "run", "E14", "--scale", "budget", "--device", "cpu", "--data-root", str(tmp_path))
+    assert answer.code == 0, (answer.err, answer.exception)
+    found = json.loads(Path("results/E14.json").read_text())
+    assert found["complete"]
+    assert found["share"]["ran"] == found["share"]["of"] == 7
+    assert {row["arm"] for row in found["rows"]} == {"cross-entropy", "margin l_1", "ours l_1"}
+    assert {row["samples"] for row in found["rows"] if "curve" not in row} == {2}
+    assert "E14" in run("study", "verdicts").out
 
 
 def test_our_own_studies_are_run_and_shown_apart(run: Run, counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,19 @@ def test_changed_settings_rerun_only_what_changed(counting: Counting, tmp_path: 
     assert [(trial.seed, trial.stage) for trial in counting.ran] == [(3, "final")] * 4
 
 
+def test_what_another_study_has_finished_is_not_run_again(counting: Counting, tmp_path: Path) -> None:
+    first = run(tiny.study(), "budget", folder=tmp_path)
+    counting.ran.clear()
+    other = run(tiny.study(id="E4"), "budget", folder=tmp_path, seeds=4)
+    assert [(trial.seed, trial.stage) for trial in counting.ran] == [(3, "final")] * 4
+    assert [row for row in other["rows"] if row["seed"] < 3] == first["rows"]
+    with (tmp_path / "E4.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"key": "torn')
+    counting.ran.clear()
+    assert run(tiny.study(id="E2"), "budget", folder=tmp_path, seeds=4)["complete"]
+    assert counting.ran == []
+
+
 def test_another_version_of_the_task_reruns_all(counting: Counting, tmp_path: Path) -> None:
     run(tiny.study(), "budget", folder=tmp_path)
     counting.VERSION = 2

@@ -114,7 +114,8 @@ def run(
     """
     import time
 
-    from widemargin.studies import engines, result
+    from widemargin.data.files import MissingDataError
+    from widemargin.studies import engines
     from widemargin.studies import run as running
     from widemargin.studies.trial import TrialContext
 
@@ -142,17 +143,32 @@ def run(
         except (KeyboardInterrupt, SystemExit):
             notice(f"{study.id} was stopped, its finished trials are kept: the same command continues it")
             raise
-        title = f"{study.id}: {study.title}, {scale} scale, {found['trials']} trials"
-        out().print(table(title, *CELLS, rows=[_cells(claim, found) for claim in found["claims"]]))
-        if not found["complete"]:
-            notice(f"{study.id} is not complete: the same command continues it")
-        if folder is None:
+        except MissingDataError as error:
+            if len(studies) == 1:
+                raise
+            notice(f"{study.id} is not run, no data: {error}")
             continue
-        written = result.write(found, folder)
-        if written is None:
-            notice(f"{folder / study.id}.json holds a complete result of a larger scale, which is left as it is")
-        else:
-            say(f"wrote {written}")
+        _show_and_write(study, found, folder)
+
+
+def _show_and_write(study: Study, found: dict[str, Json], folder: Path | None) -> None:
+    """Print the claims of a run, and write its result; neither where no final trial is finished."""
+    from widemargin.studies import result
+
+    if not found["rows"]:
+        notice(f"{study.id} is not complete, and has no result yet: the same command continues it")
+        return
+    title = f"{study.id}: {study.title}, {found['scale']} scale, {found['trials']} trials"
+    out().print(table(title, *CELLS, rows=[_cells(claim, found) for claim in found["claims"]]))
+    if not found["complete"]:
+        notice(f"{study.id} is not complete: the same command continues it")
+    if folder is None:
+        return
+    written = result.write(found, folder)
+    if written is None:
+        notice(f"{folder / study.id}.json holds a complete result of this scale or a larger one: it is left as it is")
+    else:
+        say(f"wrote {written}")
 
 
 def judge(

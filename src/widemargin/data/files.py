@@ -18,6 +18,10 @@ LARGEST = 1 << 30
 """Bytes that a file may unpack to; those of the known data sets take at most 185 MB."""
 
 
+class MissingDataError(FileNotFoundError):
+    """A data set that is neither in a folder nor can be downloaded."""
+
+
 def default_root() -> Path | None:
     """The folder in the environment variable WIDEMARGIN_DATA, or None where it is not set."""
     value = os.environ.get(VARIABLE)
@@ -40,10 +44,10 @@ def search_folders(root: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(folder for folder in folders if folder.is_dir())
 
 
-def files_not_found(name: str, root: Path | None, expected: str) -> FileNotFoundError:
+def files_not_found(name: str, root: Path | None, expected: str) -> MissingDataError:
     """The error that says which files of the data set `name` were expected, and how to download it."""
     where = f"{root} has no files of {name}" if root else f"{name} has no root: neither root= nor {VARIABLE} is set"
-    return FileNotFoundError(f"{where}, expected {expected}; or pip install 'widemargin[hub]' to download it")
+    return MissingDataError(f"{where}, expected {expected}; or pip install 'widemargin[hub]' to download it")
 
 
 def check_md5(content: bytes, expected: str, source: str, cure: str = UNVERIFIED) -> None:

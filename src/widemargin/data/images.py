@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from widemargin._io.optional import import_optional
+from widemargin.data.files import MissingDataError
 
 Row: TypeAlias = Mapping[str, object]
 _FORMATS = ("PNG", "WEBP", "JPEG")  # Pillow would try forty others
@@ -124,7 +125,7 @@ def hub_rows(repository: str, split: str, *, streaming: bool) -> Any:
     try:
         rows = datasets.load_dataset(repository, split=split, streaming=streaming)
     except OSError as error:
-        raise OSError(f"{repository} could not be downloaded from the Hugging Face hub: {error}") from error
+        raise MissingDataError(f"{repository} could not be downloaded from the Hugging Face hub: {error}") from error
     column = _image_column(tuple(rows.features), repository)
     return rows.cast_column(column, datasets.Image(decode=False))
 

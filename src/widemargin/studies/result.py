@@ -147,6 +147,7 @@ def not_run(study: Study) -> Result:
         **_names(study),
         "scale": None,
         **judged(study, [], "paper"),
+        **({"verdict": "not run: no data"} if study.not_free else {}),
         **_shown(study),
         "command": f"widemargin study run {study.id} --scale budget",
     }

@@ -54,7 +54,7 @@ def run(
     Args:
         study: what to run.
         scale: how much of it.
-        folder: where finished trials are kept, in `<ID>.jsonl`; they are not run again.
+        folder: where finished trials are kept, in `<ID>.jsonl`; they are not run again, in no study that has them.
         context: device, data root and the folder of weights that trials share.
         seeds: final seeds, instead of the scale's.
         engine: how trials are run, see `engines`.
@@ -70,6 +70,7 @@ def run(
     origin = {key: machine[key] for key in ("commit", "versions", "hardware")}
 
     def do(trials: Sequence[Trial], what: str) -> bool:
+        store.borrow(trials)
         left = [trial for trial in {trial.key: trial for trial in trials}.values() if trial not in store]
         with _Shared(store) as shared:
             while left:

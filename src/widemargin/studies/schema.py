@@ -199,6 +199,7 @@ class Study:
         paper: numbers that the paper prints, as rows (arm, condition, metrics), beside those of the claims: its figure
             is redrawn from them, and the claims must hold on them.
         deviations: where we do not follow the paper's protocol, a sentence each.
+        not_free: whether its data can't be downloaded freely; without a result the verdict is "not run: no data".
     """
 
     id: str
@@ -218,6 +219,7 @@ class Study:
     smallest: bool = False
     classes: int = 10
     paper: tuple[Settings, ...] = ()
+    not_free: bool = False
 
     def __post_init__(self) -> None:
         check_plain(f"settings of {self.id}", self.settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict
 
@@ -76,16 +77,32 @@ class Store:
         record = {"key": trial.key, "trial": trial.plain(), "row": finite(row)}
         record |= {"seconds": round(seconds, 3), "origin": dict(origin)}
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
-        with disk_full_named(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b", buffering=0) as file, locked(file.fileno()):
-                self._append(file.fileno(), line.encode("utf-8", errors="backslashreplace"))
+        self._write(line.encode("utf-8", errors="backslashreplace"))
         self.records[trial.key] = json.loads(line)
+
+    def borrow(self, trials: Iterable[Trial]) -> None:
+        """Copy those of the trials that other studies of the folder have finished: equal keys have equal results."""
+        wanted = {trial.key.encode() for trial in trials if trial not in self}
+        for path in sorted(self.path.parent.glob("*.jsonl")) if wanted else ():
+            if path.name == self.path.name:
+                continue
+            for line in path.read_bytes().split(b"\n"):
+                key = line[len(_BEGIN) : line.find(b'"', len(_BEGIN))]
+                if key in wanted and _is_whole(line):
+                    wanted.remove(key)
+                    self._write(line + b"\n")
+        self.refresh()
 
     def seconds(self, scale: str, stage: str) -> list[float]:
         """How long the trials of a scale and stage took."""
         of_scale = [record for record in self.records.values() if record["trial"]["scale"] == scale]
         return [record["seconds"] for record in of_scale if record["trial"]["stage"] == stage]
+
+    def _write(self, line: bytes) -> None:
+        with disk_full_named(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b", buffering=0) as file, locked(file.fileno()):
+                self._append(file.fileno(), line)
 
     def _append(self, file: int, line: bytes) -> None:
         end, torn = _last_line(file)

@@ -84,4 +84,5 @@ E14 = Study(
         "random crops of all sizes of Szegedy et al.",
         "ImageNet's validation set is the test set, as in the paper.",
     ),
+    not_free=True,
 )
