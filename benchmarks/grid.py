@@ -14,8 +14,6 @@ arrays x, y, tx, ty (uint8 images [n, channels, height, width]).
 
 from __future__ import annotations
 
-import argparse
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,26 +21,20 @@ from default_grid.arms import ARMS
 from default_grid.jobs import Place, all_jobs
 from default_grid.networks import NETWORKS
 from default_grid.tasks import TASKS
-from default_grid.workers import missing, read, work
+from default_grid.workers import missing, work
+from job_rows import options, read
 
 ROWS = Path("runs/grid.jsonl")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs="?", choices=("run", "summary"), default="run")
-    parser.add_argument("--rows", type=Path, nargs="+", default=[ROWS], help="file of finished jobs; summary: several")
+    parser = options(__doc__, ROWS, Path("results/grid.json"))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--scale", type=float, default=1.0, help="factor of the number of steps")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start no job later than this")
     parser.add_argument("--convolutions", choices=("grouped", "matmul", "fused"), default="grouped")
-    parser.add_argument("--out", type=Path, default=Path("results/grid.json"), help="of summary")
     given = parser.parse_args(arguments)
     lines = [line for file in given.rows for line in read(file)]
     if given.command == "summary":

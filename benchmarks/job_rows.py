@@ -1,6 +1,7 @@
 """Jobs in processes, with a row of plain values appended to a file as soon as one is finished.
 
-A job is a dictionary of plain values. A row has the same entries, and is not run again.
+`work` takes any jobs. Of the other functions a job is a dictionary of plain values; a row has the same entries, and is
+not run again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import math
 import queue
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,8 @@ def options(description: str | None, rows: Path, out: Path) -> argparse.Argument
     parser.add_argument("--data", type=Path, metavar="FOLDER")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no job later than this")
-    parser.add_argument("--rows", type=Path, nargs="+", default=[rows])
-    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--rows", type=Path, nargs="+", default=[rows], help="file of finished jobs; summary: several")
+    parser.add_argument("--out", type=Path, default=out, help="of summary")
     return parser
 
 
@@ -42,8 +44,8 @@ def work_as_told(run: Run, jobs: Sequence[Job], given: argparse.Namespace) -> No
     """`work` with the values of `options`; jobs that fail end the program with an error."""
     print(f"{len(jobs)} jobs", flush=True)
     workers = min(given.workers, max(1, len(jobs)))
-    file, places = given.rows[0], {"device": given.device, "folder": given.data}
-    if failed := work(run, jobs, file, **places, workers=workers, minutes=given.minutes):
+    rows_of = partial(_rows_of, run, given.device, given.data)
+    if failed := work(rows_of, jobs, given.rows[0], device=given.device, workers=workers, minutes=given.minutes):
         raise SystemExit(f"{failed} jobs failed")
 
 
@@ -58,15 +60,25 @@ def missing(jobs: Iterable[Job], rows: Sequence[dict[str, Any]]) -> list[Job]:
 
 
 def work(
-    run: Run, jobs: Sequence[Job], file: Path, *, device: str, folder: Path | None, workers: int, minutes: float
+    run: Callable[[Any], Iterable[dict[str, Any]]],
+    jobs: Sequence[Any],
+    file: Path,
+    *,
+    device: str,
+    workers: int,
+    minutes: float,
+    told: Callable[[dict[str, Any]], object] = lambda row: row.pop("shown", row),
 ) -> int:
-    """Run the jobs; none starts later than `minutes` from now. The number of those that failed."""
+    """Run the jobs; none starts later than `minutes` from now. The number of those that failed.
+
+    `run` gives the rows of a job, `told` what is printed of a row.
+    """
     end = time.time() + 60 * minutes
     context = mp.get_context("spawn")
     todo, done = context.Queue(), context.Queue()
     for job in [*jobs, *[None] * workers]:
         todo.put(job)
-    processes = [context.Process(target=_worker, args=(run, todo, done, device, folder, end)) for _ in range(workers)]
+    processes = [context.Process(target=_worker, args=(run, todo, done, end)) for _ in range(workers)]
     for process in processes:
         process.start()
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +97,7 @@ def work(
                 print(f"FAILED {found['job']}\n{found['error']}", flush=True)
                 continue
             count += 1
-            shown = found.pop("shown", found)
+            shown = told(found)
             rows.write(json.dumps({**found, **known}) + "\n")
             rows.flush()
             print(f"{count} rows, {time.time() - started:.0f} s | {shown}", flush=True)
@@ -93,16 +105,21 @@ def work(
     return failed
 
 
-def _worker(run: Run, todo: Any, done: Any, device: str, folder: Path | None, end: float) -> None:
+def _worker(run: Callable[[Any], Iterable[dict[str, Any]]], todo: Any, done: Any, end: float) -> None:
     torch.set_num_threads(1)
     while (job := todo.get()) is not None and time.time() < end:
         try:
-            for row in run(job, device, folder):
-                done.put({**job, **_rounded(row)})
+            for row in run(job):
+                done.put(row)
         except Exception as error:  # of one job: the others go on, unless the device is lost
             done.put({"job": repr(job), "error": traceback.format_exc()})
             if "CUDA error" in str(error):
                 return
+
+
+def _rows_of(run: Run, device: str, folder: Path | None, job: Job) -> Iterator[dict[str, Any]]:
+    for row in run(job, device, folder):
+        yield {**job, **_rounded(row)}
 
 
 def _rounded(value: Any) -> Any:

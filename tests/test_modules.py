@@ -142,6 +142,10 @@ def test_inputs_by_name() -> None:
     for rows in (slice(0, 2), torch.tensor([2, 0])):
         assert torch.equal(forward(Named(), inputs[rows]), Named()(tokens, mask)[rows])
     assert torch.equal(forward(Named(), inputs[1]), Named()(tokens, mask)[1:2])
+    assert [one["tokens"].tolist() for one in inputs] == [[row] for row in tokens.tolist()]
+    with pytest.raises(IndexError, match=r"3 samples.* -4"):
+        inputs[-4]
+    assert torch.equal(inputs[-1]["tokens"], tokens[-1:])
     assert arguments(Named(), inputs).keys() == ["tokens", "mask"]  # type: ignore[attr-defined]
     assert forward(Anything(), inputs).shape == (3, 3)
     one: Any = NamedInputs({"image": tokens})

@@ -44,7 +44,9 @@ class NamedInputs:
     def __getitem__(self, rows: str | int | slice | Tensor) -> Tensor | NamedInputs:
         if isinstance(rows, str):
             return self._tensors[rows]
-        return self.map(lambda tensor: tensor[slice(rows, rows + 1) if isinstance(rows, int) else rows])
+        if isinstance(rows, int) and not -len(self) <= rows < len(self):  # which also ends a loop over the samples
+            raise IndexError(f"the inputs have {len(self)} samples, and none at {rows}")
+        return self.map(lambda tensor: tensor[[rows] if isinstance(rows, int) else rows])
 
     def __len__(self) -> int:
         return len(self.first)
@@ -216,7 +218,7 @@ def uncounted(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def uncompiled(model: nn.Module) -> Iterator[None]:
-    """Run `model` uncompiled inside the `with` block: hooks inside a compiled network are skipped without a word."""
+    """Run `model` uncompiled inside the `with` block: a compiled network ignores hooks that are added later."""
     with torch.compiler.set_stance("force_eager") if is_compiled(model) else nullcontext():
         yield
 

@@ -46,3 +46,15 @@ def test_bad_options_are_one_line(run: Run, options: tuple[str, ...], message: s
     assert answer.code == 2
     assert message in answer.err
     assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_own_data_set_the_sizes_of_the_network(run: Run) -> None:
+    rows = [f"{i % 3},{i % 5},{i % 7},{'abc'[i % 3]}" for i in range(30)]
+    Path("own.csv").write_text("\n".join(["u,v,w,kind", *rows]))
+    options = ("--label", "kind", "--model", "toy-mlp", "--epochs", "1", "--folds", "1", "--device", "cpu")
+    answer = run("label-issues", "--data", "own.csv", *options)
+    assert answer.code == 0, answer.err
+    assert "of 30 labels are suspects" in answer.out
+    wrong = run("label-issues", "--data", "own.csv", *options, "--set", "classes=2")
+    assert wrong.code == 2
+    assert "2 scores, but --data own.csv has 3 classes" in " ".join(wrong.err.split())

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import widemargin as wm
 from widemargin import attacks, certify
+from widemargin.modules import NamedInputs
 
 X = np.random.default_rng(0).uniform(0.2, 0.8, (6, 3))
 Y = np.arange(6) % 3
@@ -64,3 +65,10 @@ def test_noise_and_binary_networks() -> None:
     assert torch.equal(found, attacks.fgsm(net, x, torch.tensor(signs), 0.1))
     with pytest.raises(ValueError, match=r"one score|1 scores: it takes labels -1\.0 and 1\.0"):
         attacks.fgsm(net, X, NAMES, 0.1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [dict, NamedInputs])
+def test_inputs_by_name_are_refused(kind: Any) -> None:
+    x = kind({"input_ids": torch.ones(2, 3), "mask": torch.ones(2, 3)})
+    with pytest.raises(TypeError, match=r"x is a .* of input_ids, mask, expected one tensor"):
+        attacks.fgsm(nn.Linear(3, 2), x, torch.tensor([0, 1]), 0.1)

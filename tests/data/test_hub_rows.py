@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from bert import tiny_bert
 from widemargin import losses, training
 from widemargin.data import batches, read
 from widemargin.margins import measure
@@ -34,18 +35,7 @@ def _with_hub(_alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def bert() -> nn.Module:
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=20,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=12,
-        num_labels=3,
-    )
-    model: nn.Module = transformers.BertForSequenceClassification(config).eval()
-    return model
+    return tiny_bert(3, dropout=0.1).eval()
 
 
 def columns(**more: Any) -> dict[str, Any]:

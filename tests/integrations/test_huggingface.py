@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import widemargin as wm
+from bert import tiny_bert
 from widemargin.integrations.huggingface import compute_loss
 from widemargin.integrations.torchmetrics import MarginDistance
 
@@ -21,22 +22,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*pin_memory"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-
-def bert(seed: int = 0) -> nn.Module:
-    config = transformers.BertConfig(
-        vocab_size=20,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=8,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        num_labels=2,
-    )
-    torch.manual_seed(seed)
-    return transformers.BertForSequenceClassification(config)
 
 
 def rows(count: int = 32) -> list[dict[str, torch.Tensor]]:
@@ -81,7 +66,7 @@ class CrossEntropyTrainer(transformers.Trainer):  # type: ignore[misc]
 
 
 def test_it_trains_and_evaluates_with_a_margin_loss(tmp_path: Path) -> None:
-    model = bert()
+    model = tiny_bert(2)
     before = wm.measure(model, loader(32))
     trainer = trained(MarginTrainer, model, tmp_path)
     after = wm.measure(model, loader(32))
@@ -98,10 +83,10 @@ def test_it_trains_and_evaluates_with_a_margin_loss(tmp_path: Path) -> None:
 
 def test_cross_entropy_is_the_trainer_s_own_also_with_accumulated_gradients(tmp_path: Path) -> None:
     common: dict[str, Any] = {"num_train_epochs": 2, "optim": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.0}
-    expected = bert()
+    expected = tiny_bert(2)
     trained(transformers.Trainer, expected, tmp_path, per_device_train_batch_size=16, **common)
     for steps in (1, 2):  # SGD, since Adam would hide a factor
-        model = bert()
+        model = tiny_bert(2)
         size = {"per_device_train_batch_size": 16 // steps, "gradient_accumulation_steps": steps}
         trained(CrossEntropyTrainer, model, tmp_path, **common, **size)
         for name, value in expected.state_dict().items():
@@ -109,7 +94,7 @@ def test_cross_entropy_is_the_trainer_s_own_also_with_accumulated_gradients(tmp_
 
 
 def test_metrics_take_inputs_by_name() -> None:
-    model, metric = bert(), MarginDistance()
+    model, metric = tiny_bert(2), MarginDistance()
     for batch in loader(16):
         labels = batch.pop("labels")
         metric.update(model, batch, labels)
@@ -124,4 +109,4 @@ def test_bad_losses_and_batches_are_named() -> None:
         compute_loss(wm.WideMargin)  # type: ignore[arg-type]
     method = compute_loss()
     with pytest.raises(ValueError, match="'labels'"):
-        method(type("T", (), {})(), bert(), {"input_ids": torch.ones(1, 2, dtype=torch.long)})
+        method(type("T", (), {})(), tiny_bert(2), {"input_ids": torch.ones(1, 2, dtype=torch.long)})

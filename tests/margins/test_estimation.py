@@ -8,6 +8,7 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor, nn
 
+import named
 import zoo
 from widemargin import losses, margins, places
 from widemargin.margins import estimation
@@ -241,3 +242,10 @@ def test_margin_backward_takes_the_same_gradients(classes: int, aggregate: Any) 
     assert ("estimated by random directions" in repr(done)) == (aggregate == "sum")
     torch.testing.assert_close(done.values, values.detach())
     torch.testing.assert_close([p.grad for p in network.parameters()], list(expected))
+
+
+def test_inputs_by_name() -> None:
+    case = named.case()
+    found = margins.estimate(case.masked, case.by_name, case.y, generator=torch.Generator().manual_seed(0))
+    expected = margins.estimate(case.fixed, case.values, case.y, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(found, expected)

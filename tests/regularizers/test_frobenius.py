@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import named
 from oracles_regularizers import finite_differences, score_jacobians
 from widemargin import places
 from widemargin.regularizers import JacobianFrobenius
@@ -173,3 +174,11 @@ def test_bad_directions_get_one_sentence() -> None:
         scores = network(x)
     with pytest.raises(ValueError, match=r"at watches \('1',\).*at='input'"):
         JacobianFrobenius(weight=1.0).of(scores, y, at=at)
+
+
+@pytest.mark.parametrize("second_order", ["exact", "second-point"])
+def test_inputs_by_name(second_order: Any) -> None:
+    case = named.case()
+    regularizer = JacobianFrobenius(projections=None, second_order=second_order)
+    found = regularizer(case.masked, case.by_name, case.y)
+    torch.testing.assert_close(found, regularizer(case.fixed, case.values, case.y))

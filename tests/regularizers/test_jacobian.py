@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import named
 from oracles_regularizers import class_norm, finite_differences, jacobian, last_linear, pair_norm, score_jacobians
 from widemargin import places
 from widemargin.regularizers import Jacobian
@@ -319,3 +320,11 @@ def test_bad_classes_get_one_sentence(form: Form, classes: list[int], sentence: 
     x, y = torch.rand(3, 3, dtype=torch.float64), torch.tensor([0, 1, 2])
     with pytest.raises(ValueError, match=sentence):
         Jacobian(weight=1.0, form=form)(smooth(), x, y, classes=torch.tensor(classes))
+
+
+@pytest.mark.parametrize("second_order", ["exact", "second-point"])
+def test_inputs_by_name(second_order: Any) -> None:
+    case = named.case()
+    regularizer = Jacobian(form="sum", second_order=second_order)
+    found = regularizer(case.masked, case.by_name, case.y)
+    torch.testing.assert_close(found, regularizer(case.fixed, case.values, case.y))

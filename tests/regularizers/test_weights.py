@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
+import named
 from widemargin.regularizers import ClassifierPenalty, WeightDecay
 from zoo import LOGITS, TOKENS, ZOO, Entry
 
@@ -128,3 +129,10 @@ def test_scores_behind_a_softmax_have_no_classifier() -> None:
 def test_bad_settings_get_one_sentence(settings: dict[str, Any], error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         WeightDecay(**settings)
+
+
+def test_inputs_by_name() -> None:
+    case = named.case()
+    assert WeightDecay(weight=1.0)(case.masked, case.by_name, case.y) == WeightDecay(weight=1.0)(case.fixed)
+    found = ClassifierPenalty(weight=1.0)(case.masked, case.by_name, case.y)
+    assert found == ClassifierPenalty(weight=1.0)(case.fixed, case.values, case.y)

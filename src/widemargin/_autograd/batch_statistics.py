@@ -25,8 +25,8 @@ from widemargin.types import Args, AutogradContext, Kwargs
 Statistics = tuple[Tensor, Tensor]
 """Mean and 1/√(variance + ε) of every channel."""
 
-Affine = tuple[Tensor | None, Tensor | None]
-"""Weight and bias, or running mean and variance; None where a layer has none."""
+ChannelPair = tuple[Tensor | None, Tensor | None]
+"""Weight and bias, or running mean and variance, of every channel; None where a layer has none."""
 
 
 class KeptStatistics:
@@ -43,7 +43,7 @@ class KeptStatistics:
         """Record the statistics of a forward pass inside the `with` block; its gradients follow `route`."""
         self._kept = []
 
-        def normalised(x: Tensor, running: Affine, affine: Affine, momentum: float, eps: float) -> Tensor:
+        def normalised(x: Tensor, running: ChannelPair, affine: ChannelPair, momentum: float, eps: float) -> Tensor:
             if x.numel() == x.shape[1]:
                 raise ValueError(f"Expected more than 1 value per channel when training, got input {list(x.shape)}")
             out, mean, inverse = normalise(x, *affine, running, momentum, eps, route)
@@ -58,7 +58,7 @@ class KeptStatistics:
         """Normalise with the recorded statistics in a forward pass inside the `with` block."""
         calls = iter(self._kept)
 
-        def normalised(x: Tensor, _: Affine, affine: Affine, __: float, eps: float) -> Tensor:
+        def normalised(x: Tensor, _: ChannelPair, affine: ChannelPair, __: float, eps: float) -> Tensor:
             return normalise_with(x, *affine, *next(calls), eps)
 
         with _replaced(normalised):
@@ -111,7 +111,13 @@ class _BatchNorms(TorchFunctionMode):
 
 
 def normalise(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, running: Affine, momentum: float, eps: float, route: Route
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running: ChannelPair,
+    momentum: float,
+    eps: float,
+    route: Route,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`F.batch_norm` in training mode, and the statistics of the batch, all of them differentiable."""
     result: tuple[Tensor, Tensor, Tensor] = _Normalise.apply(x, weight, bias, running, momentum, eps, route)
@@ -135,7 +141,7 @@ class _Normalise(torch.autograd.Function):
         x: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
-        running: Affine,
+        running: ChannelPair,
         momentum: float,
         eps: float,
         route: Route,

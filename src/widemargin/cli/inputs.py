@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from widemargin.data import Data, Samples
     from widemargin.margins import Measurement
+    from widemargin.report.schema import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,7 @@ def load_inputs(
     chosen = find_device(device)
     loaded = source.load() if source.is_own else None
     if loaded is not None:
-        told = settings_of(loaded)
-        settings = {key: told[key] for key in names_of_settings(model) if key in told} | settings
+        settings = with_sizes(model, settings, loaded)
     network = resolve(model, settings=settings, weights=weights, seed=source.seed).to(chosen)
     if at:
         with about("--at"):
@@ -75,6 +75,12 @@ def load_inputs(
         "device": str(chosen),
     }
     return Inputs(network=network, data=loaded, samples=samples, device=chosen, origin=origin, is_own=source.is_own)
+
+
+def with_sizes(model: str, settings: Mapping[str, Json], data: Data[Any]) -> dict[str, Json]:
+    """`settings` of the network, with sizes, channels and classes of the user's own `data` where none are given."""
+    told = settings_of(data)
+    return {key: told[key] for key in names_of_settings(model) if key in told} | dict(settings)
 
 
 def find_device(name: str) -> torch.device:

@@ -11,7 +11,7 @@ from widemargin import registry
 from widemargin._io.optional import EXTRAS, is_installed
 from widemargin.cli import options
 from widemargin.cli.console import notice, number, out, share, table, text, wrote
-from widemargin.cli.inputs import check_fits, check_folder, find_device, in_memory, make_folder
+from widemargin.cli.inputs import check_fits, check_folder, find_device, in_memory, make_folder, with_sizes
 from widemargin.cli.networks import parse_settings, resolve
 from widemargin.cli.options import network_option, option, result_option
 from widemargin.cli.sources import DataSource
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from torch import nn
 
-    from widemargin.data import Samples
+    from widemargin.data import Data, Samples
     from widemargin.diagnostics import LabelIssues
+    from widemargin.report.schema import Json
 
 training_option = partial(option, panel="Training")
 
@@ -87,7 +88,10 @@ def label_issues(
     source = replace(source, split="all") if source.is_own else source  # own data have no test part that was kept apart
     loaded = source.load()
     samples = in_memory(source.part(loaded), data)
-    build = None if model is None else _builder(model, set_, samples, data)
+    settings = parse_settings(set_ or [])
+    if model is not None and source.is_own:
+        settings = with_sizes(model, settings, loaded)
+    build = None if model is None else _builder(model, settings, samples, source, loaded)
     if model is None and set_:
         raise ValueError(f"--set is {set_[0]!r}, a setting of a network, but there is no --model")
     make_folder(folder)
@@ -117,12 +121,14 @@ def label_issues(
     wrote(*written)
 
 
-def _builder(model: str, set_: list[str] | None, samples: Samples, data: str) -> Callable[[], nn.Module]:
+def _builder(
+    model: str, settings: dict[str, Json], samples: Samples, source: DataSource, loaded: Data
+) -> Callable[[], nn.Module]:
     """A function that builds the network of --model with the present seed of torch, after checking that it fits."""
     import torch
 
-    settings = parse_settings(set_ or [])
-    check_fits(resolve(model, settings=settings), samples, model, data)
+    network = resolve(model, settings=settings)
+    check_fits(network, samples, model, source.data, loaded.classes if source.is_own else ())
     return lambda: resolve(model, settings=settings, seed=torch.initial_seed())
 
 

@@ -6,7 +6,7 @@ module of their type.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data.samples import Samples
+from widemargin.modules import NamedInputs
 
 _WIDER = {"uint16": np.int32, "uint32": np.int64, "uint64": np.int64}
 """Unsigned integers that torch computes little with."""
@@ -36,6 +37,8 @@ def read_inputs(x: object, name: str = "x") -> Tensor:
         if x.layout != torch.strided:
             raise TypeError(f"{name} is a sparse tensor, expected dense rows: pass {name}.to_dense()")
         return x
+    if isinstance(x, Mapping | NamedInputs):
+        raise TypeError(f"{name} is a {type(x).__name__} of {', '.join(x.keys())}, expected one tensor or array")
     if _is_of(x, "scipy"):
         raise TypeError(f"{name} is a {type(x).__name__} of scipy.sparse, expected dense rows: pass {name}.toarray()")
     if _is_frame(x):

@@ -49,7 +49,10 @@ class MarginSignature:
 def margin_signature(
     model: nn.Module, train: object, *, samples: int = 1000, batch_size: int = 250, seed: int = 0
 ) -> MarginSignature:
-    """Measure the margins of at most `samples` training samples, drawn by `seed`, at the four positions."""
+    """Measure the margins of at most `samples` training samples at the four positions.
+
+    They are drawn by `seed`; of a `DataLoader` or a stream they are the first ones.
+    """
     check_count("samples", samples, least=LEAST)
     network = unwrap_ddp(model)
     source = _drawn(train, samples, batch_size, seed)
@@ -122,7 +125,7 @@ class TotalVariation:
 
 
 def _drawn(train: object, samples: int, batch_size: int, seed: int) -> Batches | Sequence[tuple[Tensor, Tensor]]:
-    """Batches of at most so many samples; of a stream the first ones."""
+    """Batches of at most so many samples; of a loader or a stream the first ones."""
     source = batches(train, batch_size=batch_size, split="train")
     if source.samples is not None:
         every = source.samples
@@ -130,7 +133,8 @@ def _drawn(train: object, samples: int, batch_size: int, seed: int) -> Batches |
         return batches(every.select(order[:samples].sort().values), batch_size=batch_size)
     taken: list[tuple[Tensor, Tensor]] = []
     for x, y in source:
-        taken.append((x, y))
-        if sum(len(labels) for _, labels in taken) >= samples:
+        taken.append((x[:samples], y[:samples]))
+        samples -= len(y)
+        if samples <= 0:
             break
     return taken

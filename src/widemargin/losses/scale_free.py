@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from widemargin.losses import distributed_stats
+from widemargin._autograd import distributed_stats
 
 SMALLEST_BATCH = 8
 """With fewer samples d is unchanged: the projection takes 1/n of the gradient away, all of it where n = 1."""

@@ -83,14 +83,14 @@ class ScoreCriterion(ScoreLoss):
     @property
     def capturable(self) -> bool:
         """Whether it may be captured in a CUDA graph: a criterion of torch, or one that says so."""
-        kind = type(self.criterion) if isinstance(self.criterion, nn.Module) else _function(self.criterion)
+        kind = _kind(self.criterion)
         is_own = str(getattr(kind, "__module__", "")).startswith("torch.nn.")
         return is_own or bool(getattr(self.criterion, "capturable", False))
 
     @property
     def takes_outputs(self) -> bool:
         """Whether it takes probabilities as they are: `BCELoss`, and functions that are not PyTorch's own."""
-        kind = type(self.criterion) if isinstance(self.criterion, nn.Module) else _function(self.criterion)
+        kind = _kind(self.criterion)
         return kind in (nn.BCELoss, F.binary_cross_entropy) or not kind.__module__.startswith("torch.nn.")
 
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels) -> PerExample:
@@ -159,19 +159,22 @@ def _without_reduction(criterion: Function) -> tuple[str, Function | None]:
             return reduction, unreduced
         return "none", None
     given = criterion.keywords if isinstance(criterion, functools.partial) else {}
-    parameter = inspect.signature(_function(criterion)).parameters.get("reduction")
+    parameter = inspect.signature(_kind(criterion)).parameters.get("reduction")
     reduction = given.get("reduction", "none" if parameter is None else parameter.default)
     if reduction in ("mean", "sum"):
         return reduction, functools.partial(criterion, reduction="none")
     return "none", None
 
 
-def _function(criterion: Function) -> Function:
-    return _function(criterion.func) if isinstance(criterion, functools.partial) else criterion
+def _kind(criterion: Function) -> Function:
+    """The class of a module, or the function without the arguments of `partial`."""
+    if isinstance(criterion, functools.partial):
+        return _kind(criterion.func)
+    return cast("Function", type(criterion)) if isinstance(criterion, nn.Module) else criterion
 
 
 def _is_one_of(criterion: Function, known: tuple[object, ...]) -> bool:
-    return type(criterion) in known if isinstance(criterion, nn.Module) else _function(criterion) in known
+    return _kind(criterion) in known
 
 
 def _is_rescaled(criterion: Function) -> bool:
@@ -190,7 +193,7 @@ def _label(criterion: Function) -> str:
         settings |= criterion.state_dict()
     elif isinstance(criterion, functools.partial):
         settings |= criterion.keywords
-    kind = type(criterion) if isinstance(criterion, nn.Module) else _function(criterion)
+    kind = _kind(criterion)
     values = {key: value.tolist() if isinstance(value, Tensor) else value for key, value in sorted(settings.items())}
     name = getattr(kind, "__qualname__", type(kind).__name__)
     words = ", ".join(f"{key}={value!r}" for key, value in values.items())

@@ -10,8 +10,8 @@ from typing import TypeAlias, cast
 import torch
 from torch import Tensor, nn
 
+from widemargin._autograd import distributed_stats
 from widemargin.checks import check_flag, check_number, is_capturing
-from widemargin.losses import distributed_stats
 from widemargin.losses.classification import CrossEntropy
 from widemargin.losses.protocol import Loss, is_capturable, needs_index, values_of
 from widemargin.losses.score_criterion import as_loss

@@ -26,7 +26,7 @@ from widemargin import norms, places
 from widemargin.checks import check_count
 from widemargin.margins.distance import Linearization, check_rows
 from widemargin.margins.output import Classes, Reading, differences, of_scores
-from widemargin.modules import scores_of
+from widemargin.modules import ModelInputs, forward
 from widemargin.places import INPUT, At, BatchStatistics, Places
 from widemargin.probabilities import read_model
 from widemargin.types import Labels, PerClass
@@ -37,7 +37,7 @@ Directions: TypeAlias = Mapping[str, Tensor] | None
 
 def estimate(
     model: nn.Module,
-    x: Tensor,
+    x: ModelInputs,
     y: Labels,
     *,
     at: Places = (INPUT,),
@@ -66,7 +66,7 @@ def estimate(
     """
     factor, model = correction(probes), read_model(model, read_as)
     with places.watch(model, at, statistics=statistics) as watched, torch.enable_grad():
-        scores = scores_of(model(x))
+        scores = forward(model, x)
     difference = differences(scores, y, classes=classes, read_as=of_scores(read_as))
     slopes = probed(difference, at=watched, directions=draw(watched, probes, generator))
     lines = Linearization(difference=difference.detach(), slopes={name: s / factor for name, s in slopes.items()})

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
-import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin import norms, places
 from widemargin._autograd.batch_statistics import KeptStatistics
+from widemargin._autograd.distributed_stats import processes
 from widemargin._autograd.repeated_rng import KeptMasks, random_states, with_random_states
 from widemargin.margins.distance import check_rows
 from widemargin.modules import ModelInputs, forward, mixing_modules, uncompiled, uncounted, unwrap
@@ -46,7 +46,7 @@ class TwoPasses:
         self._states: list[Tensor] = []
         self._streams: dict[nn.Module, int] = {}
         self.is_random, self._mixes = False, bool(mixing_modules(self.network))
-        if any(isinstance(m, nn.SyncBatchNorm) and m.training for m in self.network.modules()) and _processes() > 1:
+        if any(isinstance(m, nn.SyncBatchNorm) and m.training for m in self.network.modules()) and processes() > 1:
             raise TypeError(
                 "the network has SyncBatchNorm, whose statistics of several processes a second pass can't use again: "
                 "expected BatchNorm1d, 2d or 3d, or evaluation mode"
@@ -177,7 +177,3 @@ def deviation(points: Float[Tensor, "networks batch ..."]) -> Float[Tensor, " ne
     """
     flat = wide(points.detach().reshape(*points.shape[:2], -1))
     return flat.var(dim=1 if flat.shape[1] > 1 else 2, correction=0).mean(dim=1).sqrt()
-
-
-def _processes() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

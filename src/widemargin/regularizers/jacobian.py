@@ -18,7 +18,7 @@ from widemargin.checks import check_choice, check_count, check_number, check_sco
 from widemargin.margins import second_point
 from widemargin.margins.distance import check_rows, slopes_at
 from widemargin.margins.second_point import TwoPasses
-from widemargin.modules import scores_of, uncounted
+from widemargin.modules import ModelInputs, forward, uncounted
 from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.weights import watch_classifier
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
@@ -84,7 +84,7 @@ class Jacobian:
 
     @value_without_grad
     def __call__(
-        self, model: nn.Module, x: Tensor, y: Labels, *, classes: Int[Tensor, " batch"] | None = None
+        self, model: nn.Module, x: ModelInputs, y: Labels, *, classes: Int[Tensor, " batch"] | None = None
     ) -> PerExample:
         """The regularizer of every sample of a batch, by a forward pass of its own, see `_watched_pass`.
 
@@ -208,7 +208,9 @@ class JacobianFrobenius:
         return self.second_order == "second-point"
 
     @value_without_grad
-    def __call__(self, model: nn.Module, x: Tensor, y: Labels, *, directions: Directions | None = None) -> PerExample:
+    def __call__(
+        self, model: nn.Module, x: ModelInputs, y: Labels, *, directions: Directions | None = None
+    ) -> PerExample:
         """The regularizer of every sample of a batch, by a forward pass of its own, see `_watched_pass`.
 
         `directions` are unit vectors u that replace the random ones.
@@ -264,7 +266,7 @@ def _check_settings(regularizer: Jacobian | JacobianFrobenius) -> None:
 @contextmanager
 def _watched_pass(
     model: nn.Module, regularizer: Jacobian | JacobianFrobenius
-) -> Iterator[tuple[At, Callable[[Tensor], Tensor]]]:
+) -> Iterator[tuple[At, Callable[[ModelInputs], Tensor]]]:
     """The place of a regularizer, and the function of a forward pass of its own, which does not count the batch.
 
     BatchNorm in training mode normalises with the statistics of the batch, but running statistics stay as they are.
@@ -279,7 +281,7 @@ def _watched_pass(
         return
     network = getattr(model, "_orig_mod", model)  # DDP and Fabric wrappers stay: they cast and count passes
     with CheapDoubleBackward(), uncounted(network), places.watch(network, at, statistics=regularizer.statistics) as own:
-        yield own, lambda x: scores_of(network(x))
+        yield own, lambda x: forward(network, x)
 
 
 def _changes(at: At, scores: Scores, outputs: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:

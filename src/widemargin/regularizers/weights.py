@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from widemargin.checks import check_module_name, check_number
-from widemargin.modules import evaluating, scores_of, unwrap
+from widemargin.modules import ModelInputs, evaluating, forward, unwrap
 from widemargin.places import At
 from widemargin.types import Labels, is_binary
 
@@ -43,7 +43,12 @@ class WeightDecay:
         if self.layers is not None:
             object.__setattr__(self, "layers", tuple(self.layers))
 
-    def __call__(self, model: nn.Module, x: Tensor | None = None, y: Labels | None = None) -> Float[Tensor, ""]:  # noqa: ARG002
+    def __call__(
+        self,
+        model: nn.Module,
+        x: ModelInputs | None = None,  # noqa: ARG002
+        y: Labels | None = None,  # noqa: ARG002
+    ) -> Float[Tensor, ""]:
         """The penalty; the data are not used."""
         network = unwrap(model)
         modules = [network] if self.layers is None else [module_of(network, name, "layers") for name in self.layers]
@@ -77,11 +82,16 @@ class ClassifierPenalty:
     def __post_init__(self) -> None:
         check_number("weight", self.weight, least=0.0)
 
-    def __call__(self, model: nn.Module, x: Tensor | None = None, y: Labels | None = None) -> Float[Tensor, ""]:  # noqa: ARG002
+    def __call__(
+        self,
+        model: nn.Module,
+        x: ModelInputs | None = None,
+        y: Labels | None = None,  # noqa: ARG002
+    ) -> Float[Tensor, ""]:
         """The penalty; only the first sample of `x` is used, and only where `layer` is None."""
         return self.weight * self._matrix(model, x).square().sum()
 
-    def _matrix(self, model: nn.Module, x: Tensor | None) -> Tensor:
+    def _matrix(self, model: nn.Module, x: ModelInputs | None) -> Tensor:
         network = unwrap(model)
         if self.layer is not None:
             layer = module_of(network, self.layer, "layer")
@@ -91,7 +101,7 @@ class ClassifierPenalty:
         if x is None:
             raise TypeError("x is None and layer is None, expected samples to find the last layer with, or its name")
         with evaluating(network), torch.no_grad(), watch_classifier(network) as seen:
-            scores = scores_of(network(x[:1]))
+            scores = forward(network, x[:1])
         seen.matrix(network, scores)  # raises where it is not the classifier
         assert seen.name is not None
         return module_of(network, seen.name, "layer").weight  # type: ignore[return-value]  # again, with its graph

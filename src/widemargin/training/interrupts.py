@@ -25,7 +25,7 @@ class Interrupts:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Signals wait inside this block; one that nobody asked for acts at its end."""
+        """Hold signals back inside the `with` block; one that has not been handled by its end is raised there."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
 from laws import batch, smooth_network
-from widemargin.losses import Hinge, MarginLoss, distributed_stats
+from widemargin._autograd import distributed_stats
+from widemargin.losses import Hinge, MarginLoss
 
 LOSS = MarginLoss(penalty=Hinge(gamma=0.7), at=("input", "tanh1"), classes=2)
 
