@@ -28,7 +28,7 @@ WAY = 1 / 24
 """The largest step, as a part of the distance to the nearest sample of another class."""
 
 PRIOR = 3000
-"""Training samples up to which the term has its full weight; with N > PRIOR samples it has the weight PRIOR/N."""
+"""Training samples up to which the term has its full weight; with N > PRIOR samples it has the weight (PRIOR/N)²."""
 
 LINEAR = 10.0
 """A change of the score difference beyond which its penalty grows linearly: gradients stay bounded."""
@@ -65,7 +65,7 @@ class WideMargin:
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
-        samples: the number N of training samples; the weight of the second term is min(1, 3000/N). `fit` and
+        samples: the number N of training samples; the weight of the second term is min(1, (3000/N)²). `fit` and
             `population.fit` fill it in; pass it in a loop of your own. None: the full weight, as for few samples.
     """
 
@@ -113,7 +113,7 @@ class WideMargin:
     @property
     def weight(self) -> float:
         """The factor of the second term: `strength`, and less where there are many training samples."""
-        return self.strength if self.samples is None else self.strength * min(1.0, PRIOR / self.samples)
+        return self.strength if self.samples is None else self.strength * min(1.0, (PRIOR / self.samples) ** 2)
 
     def for_samples(self, samples: int) -> WideMargin:
         """The loss for so many training samples, unless their number is set already."""

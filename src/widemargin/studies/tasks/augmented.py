@@ -40,7 +40,7 @@ from widemargin.studies.trial import Trial, TrialContext
 from widemargin.training import TrainingStopped
 from widemargin.training.config import Regularizer
 
-VERSION = 2  # since the weight of WideMargin depends on the number of samples
+VERSION = 3  # since the weight of WideMargin falls with the square of the number of samples
 _TRAINING = (
     *("data", "network", "loss", "regularizers", "optimizer", "schedule", "epochs", "batch"),
     *("augmentation", "precision", "channels_last"),
