@@ -61,6 +61,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "split_backward/protocol.py": "split_backward/test_backward.py",
     "split_backward/sample_layouts.py": "split_backward/test_backward.py",
     "studies/claims.py": "studies/test_catalog.py",
+    "studies/distance_watch.py": "studies/tasks/test_augmented.py",
     "studies/elsayed/": "studies/test_catalog.py",
     "studies/farhang/": "studies/test_catalog.py",
     "studies/networks.py": "studies/tasks/test_classify.py",

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from widemargin import attacks, losses, registry
 from widemargin.losses import protocol
-from widemargin.losses.classification import WeightedSum
+from widemargin.losses.classification import ScoreLoss, WeightedSum
 from widemargin.losses.wrappers import Augmented, CropsAndFlips, WithAuxiliary, rotations
 from widemargin.split_backward import backward
 
@@ -198,3 +198,19 @@ def test_by_name() -> None:
     assert isinstance(made.loss, Augmented)
     assert (made.weight, made.loss.crop) == (0.2, 2)
     assert isinstance(made.loss.loss, WeightedSum)
+    assert made.loss.loss.capturable
+
+
+def test_a_sum_with_a_criterion_of_ones_own_is_not_captured() -> None:
+    own = losses.as_loss(lambda scores, y: scores[:, 0])
+    assert isinstance(own, ScoreLoss)
+    assert not WeightedSum(parts=((1.0, losses.CrossEntropy()), (0.1, own))).capturable
+
+
+def test_hues_are_turned_in_full_precision_under_autocast() -> None:
+    x = _images()
+    torch.manual_seed(0)
+    expected = Augmented().images(x)
+    torch.manual_seed(0)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(Augmented().images(x), expected, rtol=0, atol=0)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from widemargin.checks import check_choice, check_number, check_scores_and_labels
 from widemargin.losses.margin import cross_entropy
-from widemargin.losses.protocol import Stacking
+from widemargin.losses.protocol import Stacking, is_capturable
 from widemargin.margins.output import differences
 from widemargin.modules import ModelInputs, forward
 from widemargin.probabilities import check_are_scores
@@ -122,6 +122,11 @@ class WeightedSum(ScoreLoss):
     """Σ weight·loss, of losses of the scores (elsayed §4.2: the hinge with a small weight of cross-entropy)."""
 
     parts: tuple[tuple[float, ScoreLoss], ...]
+
+    @property
+    def capturable(self) -> bool:
+        """Whether all of them may be captured in a CUDA graph."""
+        return all(is_capturable(part) for _, part in self.parts)
 
     def of(self, scores: Scores, y: Labels) -> PerExample:
         """The sum for every sample."""

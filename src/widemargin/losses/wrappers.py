@@ -102,7 +102,8 @@ class Wrapper:
 class Augmented(Wrapper):
     """L at randomly changed images: shifted, with other contrast and hue (elsayed §4.3, which gives no numbers).
 
-    The random numbers are from torch's global CPU generator, which training seeds by network and step.
+    The random numbers are from the generator of the images' device, which training seeds by network and step, so that a
+    step can be a CUDA graph.
 
     Args:
         loss: L, any loss `(model, x, y) -> [batch]`.
@@ -127,7 +128,10 @@ class Augmented(Wrapper):
         changed = mean + _around(1.0, float(self.contrast), x) * (cut - mean)
         if self.hue and x.shape[1] == 3:
             turn = _around(0.0, 2 * math.pi * self.hue, x)
-            changed = torch.einsum("bij,bjhw->bihw", rotations(turn.flatten()), changed)
+            turned = rotations(turn.flatten())[..., None, None]
+            changed = (turned * changed[:, None]).sum(
+                dim=2
+            )  # a matrix product would be rounded to bfloat16 by autocast
         return changed.clamp(0.0, 1.0)
 
 
@@ -194,14 +198,15 @@ def rotations(angles: Float[Tensor, " batch"]) -> Float[Tensor, "batch 3 3"]:
     """Rotations of (red, green, blue) about the grey axis, which leave grey as it is (Rodrigues' formula)."""
     grey = torch.full((3, 3), 1 / 3, dtype=angles.dtype, device=angles.device)
     s = 1 / math.sqrt(3)
-    cross = torch.tensor([[0.0, -s, s], [s, 0.0, -s], [-s, s, 0.0]], dtype=angles.dtype, device=angles.device)
+    eye = torch.eye(3, dtype=angles.dtype, device=angles.device)
+    cross = s * (eye.roll(2, 1) - eye.roll(1, 1))  # a CUDA graph can't copy constants from the CPU
     c, sin = angles.cos()[:, None, None], angles.sin()[:, None, None]
-    return c * torch.eye(3, dtype=angles.dtype, device=angles.device) + sin * cross + (1 - c) * grey
+    return c * eye + sin * cross + (1 - c) * grey
 
 
 def _shifted(x: Tensor, crop: int) -> Tensor:
     padded = F.pad(x, (crop, crop, crop, crop), mode="reflect")
-    top, left = (torch.randint(2 * crop + 1, (len(x),)).to(x.device) for _ in range(2))
+    top, left = (torch.randint(2 * crop + 1, (len(x),), device=x.device) for _ in range(2))
     return _cut(padded, top, left, x.shape[-2:])
 
 
@@ -219,4 +224,4 @@ def _cut(x: Tensor, top: Tensor, left: Tensor, shape: torch.Size, mirrored: Tens
 
 
 def _around(middle: float, reach: float, x: Tensor) -> Tensor:
-    return middle + reach * (2 * torch.rand(len(x)) - 1).to(x)[:, None, None, None]
+    return middle + reach * (2 * torch.rand(len(x), device=x.device) - 1).to(x)[:, None, None, None]

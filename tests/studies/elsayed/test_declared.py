@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from widemargin import registry
+from widemargin.losses.protocol import is_capturable, places_of
 from widemargin.studies import catalog
+from widemargin.studies.elsayed import cifar10
 from widemargin.studies.expand import StudyPlan, first_cells
 from widemargin.studies.schema import SCALES, ScaleName
-from widemargin.studies.settings import digest
+from widemargin.studies.settings import digest, overlay
+from widemargin.studies.tasks import augmented
+from widemargin.studies.trial import Trial, TrialContext
 
 pytestmark = pytest.mark.usefixtures("untyped")
 OF_ALL_MNIST = ("E2", "E5", "E6", "E7", "E8", "E9")
@@ -35,6 +42,34 @@ def test_the_models_of_all_mnist_are_trained_once(scale: ScaleName) -> None:
             seen.setdefault(case.arm.name, set()).add(digest([trainings, searches]))
     assert len(seen) > 4
     assert all(len(forms) == 1 for forms in seen.values())
+
+
+def test_the_networks_of_cifar10_are_trained_once_at_budget_scale() -> None:
+    """E11 without flips has the trials of E10; E13 and E15 its networks, which they attack and watch."""
+
+    def finals(id: str) -> list[Trial]:
+        plan = _plan(id, "budget")
+        return [trial for case in plan.cases() for trial in plan.final(case, first_cells(plan))]
+
+    all_of_e10 = {trial.key for trial in finals("E10")}
+    assert {trial.key for trial in finals("E11") if trial.condition["flips"] == 0} <= all_of_e10
+    trainings = {digest([dict(trial.settings), trial.seed]) for trial in finals("E10")}
+    for trial in (*finals("E13"), *finals("E15")):
+        training = {key: value for key, value in trial.settings.items() if key not in ("measure", "watch")}
+        assert digest([training, trial.seed]) in trainings
+
+
+def test_cifar10_at_budget_scale_is_in_bfloat16_and_may_be_a_cuda_graph() -> None:
+    plan = _plan("E10", "budget")
+    small = overlay(cifar10.SMALL, {"data.test": 10})
+    for case in plan.cases():
+        (trial, *_) = plan.final(case, first_cells(plan))
+        assert trial.settings["precision"] == "bfloat16"
+        loss = registry.loss(trial.settings["loss"])
+        assert is_capturable(loss)
+        places = {} if places_of(loss) is None else {"loss.loss.at": cifar10.PLACES_OF_10}
+        row = augmented.run(dataclasses.replace(trial, settings=overlay(trial.settings, small, places)), TrialContext())
+        assert row["died"] is None
 
 
 @pytest.mark.parametrize("id", ["E2", "E3", "E4"])
