@@ -5,22 +5,28 @@ from __future__ import annotations
 from report.test_page import Read
 from report.test_studies import CLAIM, NOT_RUN, RESULT
 from widemargin.report import holds
+from widemargin.report.effect_sentences import DIFFERENCES, EFFECTS, TOPICS
 
 ROWS = [
     {"arm": arm, "seed": seed, "accuracy": accuracy + 0.01 * seed * (arm == "margin l_2")}
     for arm, accuracy in (("cross-entropy", 0.8), ("margin l_2", 0.84), ("margin l_2, denominators detached", 0.81))
     for seed in (0, 1, 2)
 ]
+TOLD_BY = EFFECTS["E1"][1]
 GOOD = {**RESULT, "study": "E1", "verdict": "reproduced", "word": "reproduced", "rows": ROWS} | {
-    "claims": [{**CLAIM, "reported": None, "measured": 5.0, "sd": 1.0, "word": "reproduced"}]
+    "claims": [{**CLAIM, "text": TOLD_BY, "reported": None, "measured": 5.0, "sd": 1.0, "word": "reproduced"}]
 }
 
 
-def test_every_study_of_the_papers_has_a_topic() -> None:
+def test_every_study_of_the_papers_has_a_topic_and_a_sentence_by_one_of_its_claims() -> None:
     from widemargin.studies import catalog
 
-    assert sorted(id for _, _, ids in holds.TOPICS for id in ids.split()) == sorted(catalog.MODULES)
-    assert {id for id, _, _ in holds.DIFFERENCES} <= catalog.MODULES.keys()
+    assert sorted(id for _, ids in TOPICS for id in ids.split()) == sorted(catalog.MODULES)
+    assert sorted(EFFECTS) == sorted(catalog.MODULES)
+    assert {id for id, _, _ in DIFFERENCES} <= catalog.MODULES.keys()
+    for id, (_, begin, text) in EFFECTS.items():
+        assert any(claim.text.startswith(begin) for claim in catalog.study(id).claims), id
+        assert (text.count("{}"), text[-1]) == (1, ".")
 
 
 def test_sentences_carry_their_verdicts_and_links() -> None:
@@ -28,8 +34,19 @@ def test_sentences_carry_their_verdicts_and_links() -> None:
     links = {link["href"] for link in Read(text).all("a") if link.get("href")}
     assert {"E1.html", "E3.html"} <= links
     assert "E4.html" not in links  # it has no page
-    for said in ("Contradicted", "(10.00 ± 0.50 points, paper −2.5, the sign differs)", "1 of 2 claims hold", "Open"):
-        assert said in text
-    assert "gap 5.0 ± 1.0 points" in text
-    assert "is 5.0 ± 1.0 points above cross-entropy, with detached ones" in text
-    assert "the form that the paper trains, 1" in text
+    assert "a margin at every layer gains 5.0 ± 1.0 points." in text
+    assert "Open: few samples (not run) E4." in text
+    assert "the margin loss gains 5.0 ± 1.0 points, with detached ones" in text
+
+
+def test_a_study_is_told_by_a_claim_that_agrees_with_its_verdict() -> None:
+    told = holds.sentence(RESULT)  # contradicted, by a claim that is not the one of its sentence
+    assert told["text"] == f"{CLAIM['text']}: 10.00 ± 0.50 (paper −2.5)."
+    claim = {**CLAIM, "text": TOLD_BY, "word": "contradicted", "why": "no; an effect of 2 would have been seen"}
+    seen = holds.sentence({**GOOD, "word": "contradicted", "claims": [claim]})
+    assert str(seen["text"]).endswith("10.00 ± 0.50 points (paper −2.5, an effect of 2 would have been seen).")
+    half = {**GOOD, "word": "inconclusive", "verdict": "inconclusive"}
+    assert "gains 5.0 ± 1.0 points" in holds.page([half])  # the study is open, this claim holds
+    none = {**half, "claims": [{**claim, "word": "inconclusive"}]}
+    assert holds.sentence(none)["text"] == ""
+    assert "Open: two classes in the plane" in holds.page([none])

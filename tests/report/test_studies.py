@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from report.test_page import HOSTILE, Read
-from widemargin.report import studies, study_charts
+from widemargin.report import holds, studies, study_charts
 from widemargin.report.figures import svg
 
 FIGURE: dict[str, Any] = {
@@ -265,7 +266,7 @@ def test_characters_that_no_drawing_can_hold_are_replaced(odd: str, tmp_path: Pa
     assert any("pl\ufffdain" in (text.text or "") for text in drawn.iter())
 
 
-def test_the_readme_has_the_scoreboard_of_the_stored_results() -> None:
+def test_the_readme_has_the_scoreboard_of_the_stored_results_and_what_holds_is_two_screens() -> None:
     from widemargin.cli.study import results_in
 
     root = Path(__file__).parents[2]
@@ -280,6 +281,9 @@ def test_the_readme_has_the_scoreboard_of_the_stored_results() -> None:
         f"{claims['reproduced']} are reproduced, {claims['direction holds']} hold in direction, "
         f"{claims['contradicted']} are contradicted and {claims['inconclusive']} are open"
     ) in text.replace("are contradicted, ", "is contradicted, ")
+    # Two screens of 1280 × 800 pixels are about 60 lines of 115 letters.
+    lines = [re.sub(r"<[^>]*>", "", item) for item in re.findall(r"<li.*?</li>", holds.page(found))]
+    assert 20 < sum(math.ceil(len(line) / 115) for line in lines) <= 60
 
 
 def test_our_own_studies_are_a_table_apart_with_goals(tmp_path: Path) -> None:
