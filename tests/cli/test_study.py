@@ -88,6 +88,16 @@ def test_a_run_of_all_goes_by_value_and_is_stopped_and_continued(
     assert all(json.loads(Path(f"results/{id}.json").read_text())["complete"] for id in ("E2", "E3"))
 
 
+def test_seeds_are_added_to_a_stored_result(run: Run, counting: Counting) -> None:
+    command = ("study", "run", "E3", "--scale", "budget", "--device", "cpu", "--runs")
+    assert run(*command, "lost").code == 0
+    counting.ran.clear()
+    answer = run(*command, "new", "--seeds", "4", "--reuse")
+    assert answer.code == 0, answer.err
+    assert {trial.seed for trial in counting.ran} == {3}
+    assert json.loads(Path("results/E3.json").read_text())["seeds"] == [0, 1, 2, 3]
+
+
 def test_a_study_that_could_not_begin_writes_nothing(run: Run, counting: Counting) -> None:
     answer = run("study", "run", "all", "--scale", "budget", "--device", "cpu", "--minutes", "0")
     assert (answer.code, counting.ran) == (0, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,25 @@ def test_what_another_study_has_finished_is_not_run_again(counting: Counting, tm
     counting.ran.clear()
     assert run(tiny.study(id="E2"), "budget", folder=tmp_path, seeds=4)["complete"]
     assert counting.ran == []
+
+
+def test_a_stored_result_is_continued_where_its_trials_are_lost(counting: Counting, tmp_path: Path) -> None:
+    first = run(tiny.study(), "budget", folder=tmp_path / "lost")
+    stored = json.loads(json.dumps(first))
+    counting.ran.clear()
+    again = run(tiny.study(), "budget", folder=tmp_path / "new", earlier=stored)
+    assert counting.ran == []
+    assert {key: value for key, value in again.items() if key != "trial minutes"} == {
+        key: value for key, value in stored.items() if key != "trial minutes"
+    }
+    more = run(tiny.study(), "budget", folder=tmp_path / "new", seeds=4)
+    assert [(trial.seed, trial.stage) for trial in counting.ran] == [(3, "final")] * 4
+    assert len(more["rows"]) == len(first["rows"]) * 4 // 3
+    counting.VERSION, of_before = 2, {k: v for k, v in stored.items() if k not in ("keys", "searches")}
+    for earlier in (stored, of_before):  # of another version of the task, and of an earlier release
+        counting.ran.clear()
+        run(tiny.study(), "budget", folder=tmp_path / f"{len(earlier)}", earlier=earlier)
+        assert len(counting.ran) == SEARCH + FINAL
 
 
 def test_another_version_of_the_task_reruns_all(counting: Counting, tmp_path: Path) -> None:

@@ -82,6 +82,9 @@ def run(
     ] = "quick",
     seeds: Annotated[int | None, option("Number of final seeds; by default that of the scale.", "N", min=1)] = None,
     minutes: Annotated[Number, option("Start no trial after X minutes, counted over all studies.", "X", min=0)] = None,
+    reuse: Annotated[
+        bool, option("Run no trial again whose row is in the stored result: to add seeds.", "", flag="--reuse")
+    ] = False,
     dry_run: Annotated[
         bool, option("Estimate the number of trials and the time; run nothing.", "", flag="--dry-run")
     ] = False,
@@ -137,7 +140,7 @@ def run(
     start = time.monotonic()
     for study in studies:
         left = None if minutes is None else max(0.0, minutes - (time.monotonic() - start) / 60)
-        limits = partial(running.run, study, scale, seeds=seeds, minutes=left)
+        limits = partial(running.run, study, scale, seeds=seeds, minutes=left, earlier=_earlier(study, folder, reuse))
         try:
             found = limits(folder=runs, context=context, engine=executor, log=notice)
         except (KeyboardInterrupt, SystemExit):
@@ -149,6 +152,14 @@ def run(
             notice(f"{study.id} is not run, no data: {error}")
             continue
         _show_and_write(study, found, folder)
+
+
+def _earlier(study: Study, folder: Path | None, reuse: bool) -> dict[str, Json] | None:
+    """The stored result whose trials are taken over with --reuse."""
+    from widemargin.studies import result
+
+    path = (folder or Path("results")) / f"{study.id}.json"
+    return result.read(path) if reuse and path.is_file() else None
 
 
 def _show_and_write(study: Study, found: dict[str, Json], folder: Path | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,6 +37,8 @@ def of(
     study, scale = plan.study, plan.scale
     flat = [row for arm, trial, measured in rows for row in flatten(arm, trial.seed, trial.condition, measured)]
     origins = {json.dumps(record["origin"], sort_keys=True): record["origin"] for record in records}
+    numbers = {text: number for number, text in enumerate(origins)}
+    ran = {record["key"]: numbers[json.dumps(record["origin"], sort_keys=True)] for record in records}
     return {
         **_names(study),
         "scale": plan.name,
@@ -63,8 +65,40 @@ def of(
         "trial minutes": round(sum(record["seconds"] for record in records) / 60, 2),
         "origins": list(origins.values()),
         "command": f"widemargin study run {study.id} --scale {plan.name}",
+        "searches": [
+            {"key": record["key"], "origin": ran[record["key"]], "row": record["row"]}
+            for record in records
+            if record["trial"]["stage"] == "search"
+        ],
+        "keys": [{"key": trial.key, "origin": ran[trial.key]} for _, trial, _ in rows],
         "rows": [{key: value for key, value in row.items() if key != AXES} for row in flat],
     }
+
+
+def finished(stored: Settings) -> Iterator[Settings]:
+    """The trials that a stored result rests on, as `Store` keeps them; none of a file of an earlier release."""
+    seconds = 60 * stored["trial minutes"] / max(1, stored["trials"])
+    named = ("arm", "seed", "curve", *stored["axes"])
+    finals: list[Row] = []
+    for row in stored["rows"] if "keys" in stored else ():
+        if "curve" not in row:
+            finals.append({key: value for key, value in row.items() if key not in named})
+            continue
+        at = stored["curves"][row["curve"]]
+        values = {key: value for key, value in row.items() if key not in (*named, *at)}
+        finals[-1].setdefault("points", []).append(
+            {"curve": row["curve"], "at": {key: row[key] for key in at}, **values}
+        )
+    final = [{**key, "row": row} for key, row in zip(stored.get("keys", ()), finals, strict=True)]
+    for stage, trials in (("search", stored.get("searches", ())), ("final", final)):
+        for trial in trials:
+            yield {
+                "key": trial["key"],
+                "trial": {"study": stored["study"], "scale": stored["scale"], "stage": stage},
+                "row": trial["row"],
+                "seconds": round(seconds, 3),
+                "origin": stored["origins"][trial["origin"]],
+            }
 
 
 def judged(study: Study, rows: Sequence[Row], scale: ScaleName) -> Result:

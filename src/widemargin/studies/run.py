@@ -44,6 +44,7 @@ def run(
     seeds: int | None = None,
     engine: engines.Engine = engines.one_by_one,
     minutes: float | None = None,
+    earlier: result.Result | None = None,
     progress: bool | None = None,
     log: Callable[[str], object] = lambda _: None,
 ) -> result.Result:
@@ -59,11 +60,15 @@ def run(
         seeds: final seeds, instead of the scale's.
         engine: how trials are run, see `engines`.
         minutes: start no trial after so many; the result then says that it is not complete.
+        earlier: a stored result, whose trials are not run again either: to add seeds on a machine without `folder`.
         progress: show a bar with the time left; by default on a terminal only.
         log: is told that this process waits for trials that another one runs.
     """
     plan = plan_of(study, scale, seeds)
     store = Store(folder / f"{study.id}.jsonl")
+    for record in () if earlier is None else result.finished(earlier):
+        if record["key"] not in store.records:
+            store.take(record)
     context = TrialContext() if context is None else context
     until = None if minutes is None else time.monotonic() + 60 * minutes
     machine = provenance(context.device)

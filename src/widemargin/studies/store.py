@@ -75,10 +75,13 @@ class Store:
     def add(self, trial: Trial, row: Settings, seconds: float, origin: Settings) -> None:
         """Append a finished trial: what it was, what it measured, how long it took, and where it ran."""
         record = {"key": trial.key, "trial": trial.plain(), "row": finite(row)}
-        record |= {"seconds": round(seconds, 3), "origin": dict(origin)}
+        self.take({**record, "seconds": round(seconds, 3), "origin": dict(origin)})
+
+    def take(self, record: Settings) -> None:
+        """Append a finished trial as it is kept."""
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         self._write(line.encode("utf-8", errors="backslashreplace"))
-        self.records[trial.key] = json.loads(line)
+        self.records[record["key"]] = json.loads(line)
 
     def borrow(self, trials: Iterable[Trial]) -> None:
         """Copy those of the trials that other studies of the folder have finished: equal keys have equal results."""
