@@ -81,7 +81,7 @@ def test_a_run_of_all_goes_by_value_and_is_stopped_and_continued(
     assert run(*every).code != 0
     assert [trial.study for trial in counting.ran] == ["E2"] * each + ["E3"] * 3  # E2 is worth more
     counting.dies_at = None
-    assert "the same command continues it" in run(*every, "--minutes", "0").err
+    assert "no result yet of E3" in run(*every, "--minutes", "0").err
     assert not Path("results/E3.json").exists()  # it has no row yet
     answer = run(*every, "--minutes", "60")
     assert (answer.code, len(counting.ran)) == (0, 2 * each)
@@ -101,7 +101,7 @@ def test_seeds_are_added_to_a_stored_result(run: Run, counting: Counting) -> Non
 def test_a_study_that_could_not_begin_writes_nothing(run: Run, counting: Counting) -> None:
     answer = run("study", "run", "all", "--scale", "budget", "--device", "cpu", "--minutes", "0")
     assert (answer.code, counting.ran) == (0, [])
-    assert "E3 is not complete, and has no result yet" in answer.err
+    assert "no result yet of E3: the same command continues" in answer.err
     assert not Path("results/E3.json").exists()
 
 

@@ -137,7 +137,7 @@ def run(
     places = {"root": None if root is None else root.resolve(), "weights": (runs / "weights").resolve()}
     context = TrialContext(device=chosen, **places)
     executor = engines.engine(name, count=workers, address=address, device=chosen)
-    start = time.monotonic()
+    start, waiting = time.monotonic(), list[str]()
     for study in studies:
         left = None if minutes is None else max(0.0, minutes - (time.monotonic() - start) / 60)
         limits = partial(running.run, study, scale, seeds=seeds, minutes=left, earlier=_earlier(study, folder, reuse))
@@ -151,7 +151,12 @@ def run(
                 raise
             notice(f"{study.id} is not run, no data: {error}")
             continue
-        _show_and_write(study, found, folder)
+        if found["rows"]:
+            _show_and_write(study, found, folder)
+        else:
+            waiting.append(study.id)
+    if waiting:
+        notice(f"no result yet of {', '.join(waiting)}: the same command continues")
 
 
 def _earlier(study: Study, folder: Path | None, reuse: bool) -> dict[str, Json] | None:
@@ -163,12 +168,9 @@ def _earlier(study: Study, folder: Path | None, reuse: bool) -> dict[str, Json] 
 
 
 def _show_and_write(study: Study, found: dict[str, Json], folder: Path | None) -> None:
-    """Print the claims of a run, and write its result; neither where no final trial is finished."""
+    """Print the claims of a run, and write its result."""
     from widemargin.studies import result
 
-    if not found["rows"]:
-        notice(f"{study.id} is not complete, and has no result yet: the same command continues it")
-        return
     title = f"{study.id}: {study.title}, {found['scale']} scale, {found['trials']} trials"
     out().print(table(title, *CELLS, rows=[_cells(claim, found) for claim in found["claims"]]))
     if not found["complete"]:
