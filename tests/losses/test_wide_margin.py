@@ -30,7 +30,7 @@ def same_as_the_oracle(case: Case, loss: WideMargin, size: int = 11, **settings:
     network, (x, y) = case.network(), case.batch(size)
     settings = {"at": ("embedding",) if case.tokens else ("input",), "strength": loss.strength, **settings}
     torch.manual_seed(3)
-    expected = oracle.wide_margin(network, x, y, p=loss.p, share=loss.share, **settings)
+    expected = oracle.wide_margin(network, x, y, p=loss.p, share=loss.share_of(len(y)), **settings)
     torch.manual_seed(3)
     values = loss(network, x, y)
     assert values.shape == (size,)
@@ -294,11 +294,22 @@ def test_a_batch_of_one_sample_is_an_error_of_batch_norm_itself() -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "batch norm"])
 def test_the_weight_falls_with_the_number_of_samples(name: str) -> None:
-    """Like that of a prior: N/PRIOR times as many samples, PRIOR/N of the weight."""
+    """N/PRIOR times as many samples, (PRIOR/N)² of the weight."""
     network, (x, y) = CASES[name].network(), CASES[name].batch()
-    for samples, strength in ((1, 8.0), (PRIOR, 8.0), (2 * PRIOR, 4.0), (16 * PRIOR, 0.5)):
-        found = WideMargin(strength=8.0, samples=samples)(network, x, y)
+    for samples, strength in ((1, 8.0), (PRIOR, 8.0), (2 * PRIOR, 2.0), (16 * PRIOR, 8.0 / 256)):
+        found = WideMargin(strength=8.0, samples=samples, share=1.0)(network, x, y)
         torch.testing.assert_close(found, WideMargin(strength=strength)(network, x, y), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(("batch", "share"), [(1, 1.0), (16, 1.0), (17, 16 / 17), (64, 1 / 4), (128, 1 / 8)])
+def test_a_part_of_the_batch_is_enough_with_many_samples(batch: int, share: float) -> None:
+    many = WideMargin(samples=PRIOR + 1)
+    assert many.share_of(batch) == share
+    assert WideMargin(samples=PRIOR).share_of(batch) == WideMargin().share_of(batch) == 1.0
+    assert WideMargin(samples=PRIOR + 1, share=0.5).share_of(batch) == 0.5
+    network, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch(batch)
+    found, expected = many(network, x, y), WideMargin(samples=PRIOR + 1, share=share)(network, x, y)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
 
 
 def test_the_number_of_samples_is_set_once() -> None:

@@ -295,7 +295,7 @@ def test_fit_knows_the_number_of_samples(data: str, monkeypatch: pytest.MonkeyPa
         wm.fit(model, given, loss=loss, optimizer=SGD(lr=0.1), epochs=2, batch_size=16, devices=CPU)
         return model.state_dict()
 
-    expected, other = trained(2.0), trained(8.0)
+    expected, other = trained(0.5), trained(8.0)  # (15/60)² of the weight
     monkeypatch.setattr(wide_margin, "PRIOR", 15)
     torch.testing.assert_close(trained(8.0), expected, rtol=1e-5, atol=1e-6)
     assert any(not torch.allclose(other[name], expected[name], atol=1e-3) for name in expected)
@@ -308,6 +308,6 @@ def test_populations_know_the_number_of_samples(monkeypatch: pytest.MonkeyPatch)
         done = wm.population.fit(models, (x, y), loss=both, optimizer=SGD(lr=0.1), steps=5, batch_size=16)
         return done.networks[0].state_dict()
 
-    expected = trained(2.0)
+    expected = trained(0.5)
     monkeypatch.setattr(wide_margin, "PRIOR", 15)
     torch.testing.assert_close(trained(8.0), expected, rtol=1e-5, atol=1e-6)

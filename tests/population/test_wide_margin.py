@@ -10,7 +10,7 @@ import torch
 from population.one_by_one import BN_CNN, CNN, MLP, difference, networks, samples, train
 from widemargin import losses, population
 from widemargin._cuda import graphs
-from widemargin.losses import WideMargin
+from widemargin.losses import WideMargin, wide_margin
 from widemargin.training import SGD, AdamW
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))
@@ -44,6 +44,16 @@ def test_the_weights_of_every_network_alone(name: str, kind: str, device: str) -
         assert difference(network, alone) < 1e-8
         assert difference(network, given[k]) > 1e-3
         assert done.losses[k] == pytest.approx(value, rel=1e-8)
+
+
+@pytest.mark.parametrize("counts", [(4000, 9000), (4000, 10)])
+def test_parts_of_batches_with_many_samples(counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide_margin, "LEAST", 2)
+    given, data, each = networks(MLP, 2), samples(), [WideMargin(strength=50.0, samples=count) for count in counts]
+    setting: dict[str, Any] = {"optimizer": SGD(lr=0.05), "steps": 5, "batch_size": 8}
+    done = population.fit(given, data, loss=each, seeds=[3, 4], chunk=2, device="cpu", **setting)
+    for k, network in enumerate(done.networks):
+        assert difference(network, train(given[k], data, loss=each[k], seed=3 + k, **setting)[0]) < 1e-8
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])

@@ -30,6 +30,9 @@ WAY = 1 / 24
 PRIOR = 3000
 """Training samples up to which the term has its full weight; with N > PRIOR samples it has the weight (PRIOR/N)²."""
 
+PART, LEAST = 1 / 8, 16
+"""The part of a batch, and the fewest samples of it, that have the term where there are more than PRIOR samples."""
+
 LINEAR = 10.0
 """A change of the score difference beyond which its penalty grows linearly: gradients stay bounded."""
 
@@ -52,7 +55,7 @@ class WideMargin:
     - the square becomes linear where the difference changes by more than 10, so that gradients are bounded.
 
     The second term is a prior: it says which networks are likely before there are data. So its weight falls with the
-    number of training samples, if that is known (`samples`).
+    number of training samples, if that is known (`samples`), and with many of them a part of the batch is enough.
 
     Args:
         strength: factor of the second term.
@@ -61,7 +64,7 @@ class WideMargin:
         p: the norm of the distances that are widened, in [1, ∞].
         share: the part of the batch, evenly spread, whose second term is computed, with a weight of 1/share: unbiased,
             and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share),
-            but noisier: for large batches.
+            but noisier. None: 1/8 and at least 16 samples where `samples` is above 3,000, else the whole batch.
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
@@ -72,14 +75,15 @@ class WideMargin:
     strength: float = 1.0
     at: tuple[str, ...] | None = None
     p: float = 2.0
-    share: float = 1.0
+    share: float | None = None
     base: ScoreLoss | Callable[[Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
     read_as: Outputs = "logits"
     samples: int | None = None
 
     def __post_init__(self) -> None:
         check_number("strength", self.strength, least=0.0)
-        check_number("share", self.share, above=0.0, most=1.0)
+        if self.share is not None:
+            check_number("share", self.share, above=0.0, most=1.0)
         if self.samples is not None:
             check_count("samples", self.samples)
         norms.check_p(self.p)
@@ -115,6 +119,17 @@ class WideMargin:
         """The factor of the second term: `strength`, and less where there are many training samples."""
         return self.strength if self.samples is None else self.strength * min(1.0, (PRIOR / self.samples) ** 2)
 
+    @property
+    def has_many_samples(self) -> bool:
+        """Whether a part of the batch is taken unless `share` says otherwise."""
+        return self.samples is not None and self.samples > PRIOR
+
+    def share_of(self, batch: int) -> float:
+        """The part of a batch of this size whose second term is computed."""
+        if self.share is not None:
+            return self.share
+        return max(PART, min(1.0, LEAST / batch)) if self.has_many_samples else 1.0
+
     def for_samples(self, samples: int) -> WideMargin:
         """The loss for so many training samples, unless their number is set already."""
         return replace(self, samples=samples) if self.samples is None else self
@@ -133,10 +148,11 @@ class WideMargin:
         difference = against(scores, y, other)[:, 0]
         right = share_of_right(difference, 1)
         lengths = {name: step_length(_activations(watched, name, y)[None], y[None], self.p) for name in at}
-        if self.share == 1:
+        share = self.share_of(len(y))
+        if share == 1:
             own, rows = difference, torch.arange(len(y), device=x.device)
         else:
-            rows = spread(len(y), self.share, x.device)
+            rows = spread(len(y), share, x.device)
             x, y, other, own = x[rows], y[rows], None if other is None else other[rows], difference[rows]
             scores, watched = passes.again(x, at)
             difference = against(scores, y, other)[:, 0]
@@ -145,7 +161,7 @@ class WideMargin:
         moved = [against(passes.moved(x, {name: step}), y, other)[:, 0] for name, step in steps.items()]
         changes = own - torch.stack(moved)
         terms = self.weight * right[rows] * penalty(changes).mean(dim=0)
-        return loss + terms if self.share == 1 else loss.index_add(0, rows, terms * (len(loss) / len(rows)))
+        return loss + terms if share == 1 else loss.index_add(0, rows, terms * (len(loss) / len(rows)))
 
 
 def strongest_other(scores: Scores, y: Labels) -> Tensor | None:

@@ -140,7 +140,8 @@ class Objective:
 
     def _wide(self, stack: Stack, batch: StackedBatch, key: Tensor | None, first: WideMargin) -> Tensor:
         """`WideMargin` by one second pass for all; steps and shares of right answers are those of each network."""
-        kept, y, x, is_part = KeptStatistics(), batch.y, batch.x, first.share < 1
+        kept, y, x, share = KeptStatistics(), batch.y, batch.x, first.share_of(batch.y.shape[1])
+        is_part = share < 1
         lengths = step_length(x, y, first.p)
         scores, at = stack.scores(x, at=() if is_part else (INPUT,), keys=key, kept=kept)
         other = strongest_other(scores, y.flatten())
@@ -148,7 +149,7 @@ class Objective:
         right = share_of_right(difference, len(stack)).view_as(y)
         with uncounted(stack.base):
             if is_part:
-                rows = spread(y.shape[1], first.share, y.device)
+                rows = spread(y.shape[1], share, y.device)
                 x, y, right, own = x[:, rows], y[:, rows], right[:, rows], own.view(len(stack), -1)[:, rows].flatten()
                 other = None if other is None else other.view(len(stack), -1)[:, rows].reshape(-1, 1)
                 with kept.reused():
@@ -252,7 +253,10 @@ def _own_rows(matrices: Tensor, samples: int) -> Callable[[Tensor], Tensor]:
 
 def _lines(loss: Loss) -> tuple[object, ...]:
     """The settings that decide about the passes of a margin loss; other losses have none."""
-    names = {"margins": ("at", "p", "classes", "read_as", "second_order", "statistics"), "wide": ("p", "share")}
+    names = {
+        "margins": ("at", "p", "classes", "read_as", "second_order", "statistics"),
+        "wide": ("p", "share", "has_many_samples"),
+    }
     return tuple(getattr(loss, name) for name in names.get(stacking_of(loss) or "", ()))
 
 

@@ -31,10 +31,10 @@ Cells = Mapping[int, Mapping[Cell, float]]
 """Seed → condition → number."""
 
 
-def arms(*names: str, second_order: str = "exact") -> tuple[Arm, ...]:
-    """The arms of these names, each with one default for everything."""
+def arms(*names: str, second_order: str = "exact", **of_wide: float) -> tuple[Arm, ...]:
+    """The arms of these names, each with one default for everything; `of_wide` are settings of `WideMargin`."""
     jacobian = {"name": "jacobian-frobenius", "weight": 0.03, "second_order": second_order}
-    wide: Settings = {"name": "wide-margin"}
+    wide: Settings = {"name": "wide-margin", **of_wide}
     settings: dict[str, Settings] = {
         CROSS_ENTROPY: {},
         WIDE: {"loss": wide},
