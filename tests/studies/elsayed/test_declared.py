@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 
 from widemargin import registry
 from widemargin.losses.protocol import is_capturable, places_of
@@ -59,17 +60,30 @@ def test_the_networks_of_cifar10_are_trained_once_at_budget_scale() -> None:
         assert digest([training, trial.seed]) in trainings
 
 
-def test_cifar10_at_budget_scale_is_in_bfloat16_and_may_be_a_cuda_graph() -> None:
+def _small_trials(**changes: object) -> list[Trial]:
+    """The first trial of every arm of E10 at budget scale, with a small network and few images."""
     plan = _plan("E10", "budget")
-    small = overlay(cifar10.SMALL, {"data.test": 10})
+    found = []
     for case in plan.cases():
         (trial, *_) = plan.final(case, first_cells(plan))
+        at = places_of(registry.loss(trial.settings["loss"]))
+        places = {} if at is None else {"loss.loss.at": cifar10.PLACES_OF_10}
+        small = overlay(trial.settings, cifar10.SMALL, {"data.test": 10}, places, changes)
+        found.append(dataclasses.replace(trial, settings=small))
+    return found
+
+
+def test_cifar10_at_budget_scale_is_in_bfloat16_and_may_be_a_cuda_graph() -> None:
+    for trial in _small_trials():
         assert trial.settings["precision"] == "bfloat16"
-        loss = registry.loss(trial.settings["loss"])
-        assert is_capturable(loss)
-        places = {} if places_of(loss) is None else {"loss.loss.at": cifar10.PLACES_OF_10}
-        row = augmented.run(dataclasses.replace(trial, settings=overlay(trial.settings, small, places)), TrialContext())
-        assert row["died"] is None
+        assert is_capturable(registry.loss(trial.settings["loss"]))
+        assert augmented.run(trial, TrialContext())["died"] is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_cifar10_at_budget_scale_is_a_cuda_graph() -> None:
+    rows = {trial.arm: augmented.run(trial, TrialContext(device="cuda")) for trial in _small_trials(steps=20)}
+    assert {arm: row["CUDA graph"] for arm, row in rows.items()} == dict.fromkeys(rows, "yes")
 
 
 @pytest.mark.parametrize("id", ["E2", "E3", "E4"])
