@@ -16,7 +16,7 @@ QUESTIONS = ("What ", "Which ", "Where ", "When ", "Why ", "How ")
 # Source files (or folders of declarations) without a test file of their own, and the test file that covers them.
 COVERED_ELSEWHERE: dict[str, str] = {
     "__init__.py": "test_imports.py",
-    "_autograd/needed_grads.py": "_autograd/test_convolutions.py",
+    "_autograd/needed_grads.py": "_autograd/test_double_backward.py",
     "_autograd/preserve_rng.py": "margins/test_estimation.py",
     "_cuda/__init__.py": "_cuda/test_norm_kernels.py",
     "bounds/covering.py": "bounds/test_input_margin.py",

@@ -21,9 +21,9 @@ from widemargin._io.progress import track
 from widemargin.checks import check_choice, check_count, check_finite, check_module
 from widemargin.data import batches
 from widemargin.data.samples import Samples
-from widemargin.margins.columns import Columns
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
+from widemargin.margins.growing_columns import Columns
 from widemargin.margins.output import Classes, Reading, of_scores, output
 from widemargin.modules import (
     ModelInputs,

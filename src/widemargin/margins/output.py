@@ -1,4 +1,4 @@
-"""The output margin, and differences of scores."""
+"""The output margin, and differences of scores to other classes: all of them, or the k strongest."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin._autograd.convolutions import CheapDoubleBackward
+from widemargin._autograd.double_backward import CheapDoubleBackward
 from widemargin._autograd.value_without_grad import value_without_grad
 from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
 from widemargin.margins import second_point

@@ -8,13 +8,12 @@ import sys
 import torch
 
 from subprocesses import child_env
-from widemargin.margins import columns
-from widemargin.margins.columns import Columns
+from widemargin.margins.growing_columns import SMALLEST, Columns
 
 
 def test_what_was_added_is_there_in_order() -> None:
     generator = torch.Generator().manual_seed(0)
-    parts = [torch.randn(n, generator=generator) for n in (1, 3, columns.SMALLEST, 7, 2 * columns.SMALLEST)]
+    parts = [torch.randn(n, generator=generator) for n in (1, 3, SMALLEST, 7, 2 * SMALLEST)]
     found = Columns()
     assert len(found) == 0
     for part in parts:

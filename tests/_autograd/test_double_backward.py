@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from widemargin import regularizers
-from widemargin._autograd.convolutions import CheapDoubleBackward
+from widemargin._autograd.double_backward import CheapDoubleBackward
 
 KINDS: list[tuple[Any, dict[str, Any]]] = [
     (F.conv1d, {}),
