@@ -53,7 +53,8 @@ def train(
     data_root: options.DataRoot = None,
     strength: Annotated[Number, loss_option("Factor of the term that widens margins (wide-margin).", "X")] = None,
     share: Annotated[
-        Number, loss_option("Part of each batch whose margins are widened, above 0 to 1 (wide-margin).", "X")
+        Number,
+        loss_option("Part of each batch whose margins are widened: 1, with many samples 1/8 (wide-margin).", "X"),
     ] = None,
     gamma: Annotated[
         Number, loss_option("γ, the margin above which the loss is zero (large-margin, odn-hinge, hinge).", "X")
