@@ -122,8 +122,21 @@ def test_a_subclass_of_sequential_is_one_while_it_keeps_its_forward() -> None:
         "0.1",
         "1",
     ]
-    with pytest.raises(TypeError, match="layer '0' is a Doubled"):
-        chain_of(nn.Sequential(Doubled(*body), last).double(), samples(2, 3))
+    doubled = chain_of(nn.Sequential(Doubled(*body), last).double(), samples(2, 3))
+    assert [link.name for link in doubled.links] == ["0.0", "0.1", "0.mul", "1"]
+    assert doubled.factor == 2.0
+
+
+class Shifted(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - 1)
+
+
+def test_a_constant_shift_is_a_bias() -> None:
+    model = Shifted(nn.Linear(3, 2, bias=False)).double()
+    with pytest.raises(TypeError, match="layer 'sub' is a Rescale"):
+        chain_of(model, samples(2, 3))
+    assert chain_of(model, samples(2, 3), batch_norm=True).factor == 1.0
 
 
 class Residual(nn.Module):
@@ -138,7 +151,7 @@ class Residual(nn.Module):
 @pytest.mark.parametrize(
     ("layer", "sentence"),
     [
-        (Residual(), "layer '0.body' is a Residual"),
+        (Residual(), "layer '0.body.add' takes 2 inputs"),
         (nn.GELU(), "layer '0.body' is a GELU"),
         (nn.LayerNorm(3), "layer '0.body' is a LayerNorm"),
         (nn.Linear(3, 3), "layer '0.body' has a bias"),

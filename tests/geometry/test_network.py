@@ -40,10 +40,17 @@ class Functional(nn.Module):
         return self.b(h).exp()
 
 
-@pytest.mark.parametrize("kind", ["relu", "in place", "residual", "end"])
-def test_what_happens_between_layers_is_refused(kind: str) -> None:
-    with pytest.raises(TypeError, match=r"between .* and"):
-        read(Functional(kind), torch.randn(2, 3))
+@pytest.mark.parametrize("kind", ["relu", "in place", "residual"])
+def test_functions_between_layers_are_read(kind: str) -> None:
+    model, x = Functional(kind), torch.randn(5, 3)
+    torch.testing.assert_close(geometry.affine(model, x)(x), double(model)(x.double()))
+    expected = torch.autograd.functional.jacobian(lambda v: double(model)(v).sum(dim=0), x.double())
+    torch.testing.assert_close(geometry.jacobian(model, x), expected.movedim(1, 0))
+
+
+def test_functions_without_a_form_are_named() -> None:
+    with pytest.raises(TypeError, match="layer 'exp' is the function exp in Functional"):
+        read(Functional("end"), torch.randn(2, 3))
 
 
 @pytest.mark.parametrize(

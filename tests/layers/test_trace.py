@@ -81,7 +81,7 @@ def test_a_subclass_of_sequential_is_measured_as_the_layers_that_it_runs(kind: t
     model = kind().double()
     plain = nn.Sequential(*([nn.Unflatten(1, (3, 2))] if kind is Viewed else []), *model)
     x = X.double() if kind is Mlp else X.double().flatten(1)
-    assert names(model, x) == ["reshape"] * (kind is Viewed) + ["0", "1", "2.0", "3"]
+    assert names(model, x) == ["view"] * (kind is Viewed) + ["0", "1", "2.0", "3"]
     torch.testing.assert_close(geometry.jacobian(model, x), geometry.jacobian(plain, x))
     torch.testing.assert_close(certify.radius(model, x, Y).values, certify.radius(plain, x, Y).values)
     found, expected = (bounds.input_margin(network, x, Y, directions=0) for network in (model, plain))
@@ -91,7 +91,7 @@ def test_a_subclass_of_sequential_is_measured_as_the_layers_that_it_runs(kind: t
 
 
 def test_modules_of_ones_own_are_followed_and_layers_that_run_twice_have_two_names() -> None:
-    assert names(Blocks()) == ["reshape", "blocks.0", "act", "blocks.1", "act#2", "head"]
+    assert names(Blocks()) == ["flatten", "blocks.0", "act", "blocks.1", "act#2", "head"]
     shared = nn.Linear(3, 3)
     assert names(nn.Sequential(shared, nn.Tanh(), nn.Sequential(shared))) == ["0", "1", "2.0"]
     x = X.double()
@@ -115,16 +115,60 @@ def test_a_parametrized_layer_is_one_layer() -> None:
     assert [call.name for call in layers.read_chain(model, X, "affine")[0]] == ["0", "1"]
 
 
+def test_axes_that_are_exchanged_are_layers() -> None:
+    assert names(Transposed()) == ["transpose", "0", "1", "2.0", "3"]
+    assert names(Square(nn.Flatten(), nn.Linear(9, 2)), torch.zeros(1, 3, 3)) == ["mT", "0", "1"]
+
+
+def test_a_layer_that_returns_a_tuple_is_named() -> None:
+    with pytest.raises(TypeError, match="layer '0' is LSTM"):
+        geometry.pattern(nn.Sequential(nn.LSTM(3, 3, batch_first=True)), X)
+
+
+class Python(nn.Module):
+    """Python code that depends on the data, and changes in place of tensors that are used again."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.first, self.last, self.kind = nn.Linear(3, 3), nn.Linear(3, 2), kind
+        self.kept = torch.zeros(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        if self.kind == "branch":
+            h = h if h.sum() > 0 else -h
+        elif self.kind == "number":
+            h = h * float(h[0, 0])
+        elif self.kind == "numpy":
+            h = h + torch.as_tensor(h.detach().numpy())
+        elif self.kind == "assigned":
+            h[:, 0] = 0
+        elif self.kind == "alias":
+            flat = h.view(len(h), -1)
+            h.relu_()
+            h = flat
+        elif self.kind == "batch":
+            h = h - h.mean(dim=0)
+        elif self.kind == "kept":
+            self.kept[:] = h[0]
+            h = h + self.kept
+        return self.last(h)
+
+
 @pytest.mark.parametrize(
     ("model", "x", "reason"),
     [
-        (Transposed(), X, "model is a Transposed, .* between the input and layer '0'"),
-        (Square(nn.Flatten(), nn.Linear(9, 2)), torch.zeros(1, 3, 3), "model is a Square"),
-        (Sum(), X, "layer 'add' is a Two of 2 inputs"),
-        (nn.Sequential(nn.LSTM(3, 3)), X, "layer '0' is a LSTM, which returns a tuple"),
+        (Sum(), X[:, 0], "layer 'add.add' takes 2 inputs"),
         (nn.Sequential(nn.BatchNorm1d(2, track_running_stats=False)), X, "layer '0' is BatchNorm1d"),
+        (Python("branch"), X[:, 0], "model is a Python, which reads values of its data in Python .by bool"),
+        (Python("number"), X[:, 0], "by float"),
+        (Python("numpy"), X[:, 0], "by numpy"),
+        (Python("assigned"), X[:, 0], "by setitem"),
+        (Python("alias"), X[:, 0], "changes tensors in place"),
+        (Python("batch"), X[:, 0], "layer 'mean' is the function mean"),
+        (Python("kept"), X[:, 0], "by setitem"),
     ],
-    ids=["transposed", "square", "sum", "tuple", "batch statistics"],
+    ids=["sum", "batch statistics", "branch", "number", "numpy", "assigned", "alias", "batch", "kept"],
 )
 def test_a_network_that_is_not_a_chain_is_refused(model: nn.Module, x: Tensor, reason: str) -> None:
     with pytest.raises(TypeError, match=reason):

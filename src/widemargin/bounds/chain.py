@@ -131,7 +131,8 @@ def _link(call: Call, batch_norm: bool) -> Link:
     else:
         normalizes = layers.rule("normalizes", module) is not None
         trained = next(module.parameters(), None) is not None
-        if lipschitz is None or (not batch_norm if normalizes else trained):
+        shifts = isinstance(form, Affine) and form.bias is not None and bool(form.bias.any())  # x + constant
+        if lipschitz is None or (not batch_norm if normalizes or shifts else trained):
             known = f"Linear, Conv, ReLU, LeakyReLU, pools, flatten{', BatchNorm' if batch_norm else ''}"
             raise TypeError(
                 f"layer {call.name!r} is a {type(module).__name__}, whose Lipschitz constant is not known: expected "

@@ -14,7 +14,7 @@ from widemargin.bounds.chain import chain_of
 from widemargin.bounds.result import Certificate, MarginEstimate
 from widemargin.checks import check_choice, check_count, check_scores_and_labels
 from widemargin.geometry import jacobian_margin
-from widemargin.geometry.network import against
+from widemargin.layers.network import against
 from widemargin.modules import cast_input, evaluating, predict, scores_of, uncompiled, unwrap
 from widemargin.types import Labels, PerExample, is_binary
 
@@ -117,7 +117,9 @@ def output_margin(scores: Tensor, labels: Tensor, classifier: Tensor) -> PerExam
         return (f.reshape(-1) * labels / torch.linalg.vector_norm(v)).clamp(min=0)
     y = labels.long()
     gaps = f.gather(1, y[:, None]) - f
-    between = torch.linalg.vector_norm(v[:, None] - v, dim=2)[y]
+    present, which = y.unique(return_inverse=True)
+    # Class by class: all differences of rows at once would be classes² × features entries.
+    between = torch.stack([torch.linalg.vector_norm(v[own] - v, dim=1) for own in present])[which]
     # Two classes with one vector and different biases never meet: the sign of the gap does not change.
     far = torch.where(gaps > 0, math.inf, 0.0)
     ratio = torch.where(between > 0, gaps / between, far)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +10,14 @@ from typing import TypedDict
 import torch
 from torch import Tensor, nn
 
-from widemargin import bounds as theorems
 from widemargin import certify, margins, norms
 from widemargin.attacks.input_range import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
+from widemargin.certify.lipschitz import lipschitz_radius
+from widemargin.certify.radius import chunks, prepared
 from widemargin.checks import check_count, check_finite, check_module
 from widemargin.data.array_arguments import takes_arrays
+from widemargin.layers.network import read
 from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
 from widemargin.probabilities import Outputs, read_model, without_head
 from widemargin.types import Labels, Mask, PerExample, is_binary
@@ -194,5 +195,7 @@ def lower_bounds(
 
 
 def _lipschitz(network: nn.Module, x: Tensor, y: Tensor, p: float) -> Tensor:
-    found = theorems.input_margin(copy.deepcopy(network).double(), x.double(), y, directions=0)
-    return found.spectral.values / (x[0].numel() ** (0.5 - 1 / p) if p > 2 else 1.0)
+    found = read(network, x)
+    x, y = prepared(found, x, y, p, "ibp")
+    parts = [lipschitz_radius(found, part, rows, p) for part, rows in chunks(found, x, y, "ibp")]
+    return torch.cat(parts).cpu()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import torch
@@ -10,11 +11,13 @@ from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin.bounds.result import Certificate
-from widemargin.certify.relaxation import Ball, Box, LinearBound, ball_through, box_of, l2_ball, linear_bound, through
-from widemargin.checks import check_batch, check_choice, check_count, check_number
+from widemargin.certify.intervals import Box, Region, inputs, through
+from widemargin.certify.relaxation import LinearBound, linear_bound
+from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
 from widemargin.data.array_arguments import takes_arrays
-from widemargin.geometry.network import Network, read
-from widemargin.layers.forms import Affine, Slopes
+from widemargin.layers.forms import Affine, RootMeanSquare, Slopes, Sum
+from widemargin.layers.network import PIECEWISE, Network, against, read
+from widemargin.layers.trace import INPUT
 from widemargin.types import Labels, PerClass, PerExample
 
 Method: TypeAlias = Literal["crown", "crown-ibp", "ibp"]
@@ -48,9 +51,10 @@ def margin_bound(
         method: see above.
     """
     check_number("radius", radius, least=0.0)
-    network, x, rows = _prepared(model, x, y, p, method)
+    network = readable(model, x)
+    x, y = prepared(network, x, y, p, method)
     found = []
-    for part, specs in _chunks(network, x, rows, method):
+    for part, specs in chunks(network, x, y, method):
         radii = part.new_full((len(part),), radius)
         bound, interval = _bounds(network, part, specs, radii, p, method)
         found.append(interval if bound is None else torch.maximum(interval, bound.least(radii)))
@@ -87,13 +91,21 @@ def radius(
     check_count("steps", steps)
     if start is not None and (len(start) != len(x) or not bool(((start >= 0) & start.isfinite()).all())):
         raise ValueError("start has other entries than expected: one finite number >= 0 for each sample of x")
-    network, x, rows = _prepared(model, x, y, p, method)
+    network = readable(model, x)
+    x, y = prepared(network, x, y, p, method)
     found, done = [], 0
-    for part, specs in _chunks(network, x, rows, method):
+    for part, specs in chunks(network, x, y, method):
         first = None if start is None else start[done : done + len(part)].to(part)
         found.append(_search(network, part, specs, first, p, method, steps))
         done += len(part)
     return Certificate(what=f"{method} in l_{p:g}", values=torch.cat(found).cpu())
+
+
+def readable(model: nn.Module, x: Tensor) -> Network:
+    """The steps of `model`; a TypeError names what has no relaxation."""
+    network = read(model, x)
+    network.require(*PIECEWISE, Sum, RootMeanSquare)
+    return network
 
 
 def _search(
@@ -126,64 +138,56 @@ def _bounds(
     network: Network, x: Tensor, rows: Tensor, radius: Tensor, p: float, method: Method
 ) -> tuple[LinearBound | None, Tensor]:
     """Lower bounds of every row of the scores: linear (None for "ibp"), and by the box of the scores."""
-    region: Ball | Box = Ball(centre=x, radius=radius, q=norms.dual(p))
-    boxes: list[Box] = []
-    tube = None if method == "ibp" else l2_ball(x, radius, p)
-    depth = 0  # layers before the step that do more than move entries: the intervals after one of them are exact
-    for number, (step, shape) in enumerate(zip(network.steps, network.shapes)):
-        box = box_of(region)
-        if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and depth > 1:
-            region = box = _tightened(network, boxes, box, x, radius, p)
-        boxes.append(box)
-        depth += not (isinstance(step, Affine) and step.moves)
-        region = through(step, region)
-        if tube is not None:
-            if isinstance(region, Box) and isinstance(step, Affine) and step.row_norms is not None:
-                region = region.meet(box_of(through(step, tube)))
-            tube = ball_through(step, tube, network.lipschitz[number])
-    scores = box_of(region)
-    low, high = (end.reshape(len(x), 1, -1) for end in (scores.lower, scores.upper))
+    regions = {INPUT: inputs(x, radius, p, norms.dual(p), tubes=method != "ibp")}
+    depths = {
+        INPUT: 0
+    }  # layers before a value that do more than move entries: the intervals after one of them are exact
+    for number, (step, sources) in enumerate(zip(network.steps, network.inputs)):
+        source, shape = sources[0], network.shapes[number]
+        if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and depths[source] > 1:
+            box = _tightened(network, regions, source, x, radius, p)
+            regions[source] = replace(regions[source], box=box, ball=None)
+        depths[number] = max(depths[part] for part in sources) + (not (isinstance(step, Affine) and step.moves))
+        regions[number] = through(step, [regions[part] for part in sources])
+    last = len(network.steps) - 1
+    low, high = (end.reshape(len(x), 1, -1) for end in (regions[last].box.lower, regions[last].box.upper))
     interval = (rows.clamp(min=0) * low + rows.clamp(max=0) * high).sum(dim=2)
     interval = interval - 1e-14 * torch.maximum(low.abs(), high.abs()).sum(dim=2)
     if method == "ibp":
         return None, interval
-    return linear_bound(network, boxes, rows.view(*rows.shape[:2], *network.output), x, p), interval
+    return linear_bound(network, regions, rows.view(*rows.shape[:2], *network.output), last, x, p), interval
 
 
-def _tightened(network: Network, boxes: list[Box], box: Box, x: Tensor, radius: Tensor, p: float) -> Box:
-    """`box`, with linear bounds of the units that may lie on both sides of their kink."""
-    low, high = box.lower.flatten(1), box.upper.flatten(1)
-    is_open = (low < 0) & (high > 0)
-    units = is_open.any(dim=0).nonzero()[:, 0]
-    if not len(units):
-        return box
-    shape = box.lower.shape[1:]
-    chosen = torch.eye(shape.numel(), dtype=x.dtype, device=x.device)[units]
-    found = []
-    for some in torch.cat((chosen, -chosen)).split(max(1, _NUMBERS // (len(x) * network.widest))):
-        rows = some.view(1, len(some), *shape).expand(len(x), *[-1] * (len(shape) + 1))
-        found.append(linear_bound(network, boxes, rows, x, p).least(radius))
-    below, above = torch.cat(found, dim=1).chunk(2, dim=1)
-    # Only where the sample's own unit is open: a certificate must not depend on the rest of the batch.
-    below = torch.where(is_open[:, units], torch.maximum(low[:, units], below), low[:, units])
-    above = torch.where(is_open[:, units], torch.minimum(high[:, units], -above), high[:, units])
-    return Box(
-        lower=low.index_copy(1, units, below).view_as(box.lower),
-        upper=high.index_copy(1, units, above).view_as(box.upper),
-    )
+def _tightened(network: Network, regions: dict[int, Region], number: int, x: Tensor, radius: Tensor, p: float) -> Box:
+    """The box of a step's output, with linear bounds of the units that may lie on both sides of their kink."""
+    box = regions[number].box
+    low, high = box.lower.flatten(1).clone(), box.upper.flatten(1).clone()
+    pairs = ((low < 0) & (high > 0)).nonzero()
+    for samples, units in (part.T for part in pairs.split(max(1, _NUMBERS // (8 * network.widest)))):
+        rows = low.new_zeros(len(units), 2, low.shape[1])
+        each = torch.arange(len(units), device=low.device)
+        rows[each, 0, units], rows[each, 1, units] = 1.0, -1.0
+        rows = rows.view(len(units), 2, *box.lower.shape[1:])
+        least = linear_bound(network, regions, rows, number, x, p, samples).least(radius[samples])
+        low[samples, units] = torch.maximum(low[samples, units], least[:, 0])
+        high[samples, units] = torch.minimum(high[samples, units], -least[:, 1])
+    return Box(lower=low.view_as(box.lower), upper=high.view_as(box.upper))
 
 
-def _prepared(model: nn.Module, x: Tensor, y: Tensor, p: float, method: str) -> tuple[Network, Tensor, Tensor]:
-    """The network, the inputs in float64, and f_y − f_i as rows `[batch, others, outputs]`."""
+def prepared(network: Network, x: Tensor, y: Tensor, p: float, method: str) -> tuple[Tensor, Tensor]:
+    """The inputs in float64, and the labels, after checks."""
     norms.check_p(p)
     check_choice("method", method, ("crown", "crown-ibp", "ibp"))
-    check_batch(x, "x")
-    network = read(model, x)
-    return network, network.double(x), network.towards(x, y)
+    labels = y.to(network.device)
+    check_scores_and_labels(torch.zeros(len(x), network.output.numel(), device=network.device), labels)
+    return network.double(x), labels
 
 
-def _chunks(network: Network, x: Tensor, rows: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Samples and rows in chunks of at most `_NUMBERS` entries."""
+def chunks(network: Network, x: Tensor, y: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Samples and rows f_y − f_i `[batch, others, outputs]`, in chunks of at most `_NUMBERS` entries."""
     inner = [2 * shape.numel() for step, shape in zip(network.steps, network.shapes) if isinstance(step, Slopes)]
-    most = max([rows.shape[1], *(n for n in inner if method == "crown" and n <= 2 * FULL_UNITS)])
-    yield from zip(*(whole.split(max(1, _NUMBERS // (most * network.widest))) for whole in (x, rows)))
+    outputs = network.output.numel()
+    most = max([max(outputs - 1, 1), *(n for n in inner if method == "crown" and n <= 2 * FULL_UNITS)])
+    size = max(1, _NUMBERS // (most * network.widest))
+    for part, labels in zip(x.split(size), y.split(size)):
+        yield part, against(outputs, labels)

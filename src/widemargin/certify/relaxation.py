@@ -1,100 +1,24 @@
-"""Relaxations of a network on a ball of inputs.
-
-Intervals of the entries of its layers, from the input forward (IBP, Gowal et al. 2018), and linear bounds of its
-outputs by its inputs, from the output backward (CROWN, Zhang et al. 2018).
-"""
+"""Linear bounds of the values of a network by its inputs, from a step backward (CROWN, Zhang et al. 2018)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from widemargin import layers, norms
-from widemargin.geometry.network import Network
-from widemargin.layers.forms import Affine, Form, MaxPool, Slopes
+from widemargin.certify.intervals import ROUNDING, Region, divisors, through
+from widemargin.layers.forms import Affine, MaxPool, RootMeanSquare, Slopes, Sum
+from widemargin.layers.network import Network
+from widemargin.layers.trace import INPUT
 
-ROUNDING = 1e-12
-"""Intervals are widened by this part of the sum of the absolute values of their terms: float64 sums of n terms have an
-error of at most n·1.2e-16 of it, which covers rows of up to 8000 terms."""
 SLACK = 1e-10
 """Part of |A||x| + |c| + radius·‖A‖_q by which a linear bound is lowered for the rounding of its backward pass, which
 is not rounded outward step by step; float64 is a million times finer."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Box:
-    """lower ≤ h ≤ upper, `[batch, *shape]` each."""
-
-    lower: Tensor
-    upper: Tensor
-
-    def meet(self, other: Box) -> Box:
-        """The intersection."""
-        return Box(lower=torch.maximum(self.lower, other.lower), upper=torch.minimum(self.upper, other.upper))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Ball:
-    """‖h − centre‖_p ≤ radius, `radius` per sample; q is dual to p."""
-
-    centre: Tensor
-    radius: Tensor
-    q: float
-
-
-def l2_ball(x: Tensor, radius: Tensor, p: float) -> Ball:
-    """The l_2 ball around the inputs' l_p ball."""
-    larger = x[0].numel() ** (0.5 - 1 / p) if p > 2 else 1.0
-    return Ball(centre=x, radius=radius * larger * (1 + ROUNDING), q=2.0)
-
-
-def ball_through(step: Form, ball: Ball, lipschitz: float) -> Ball:
-    """An l_2 ball of the outputs; operator norms, which Lanczos iteration approaches from below, are raised."""
-    slack = 1e-6 if isinstance(step, Affine) and not step.moves else 0.0
-    return Ball(centre=step.forward(ball.centre), radius=ball.radius * lipschitz * (1 + slack), q=2.0)
-
-
-def through(step: Form, region: Ball | Box) -> Ball | Box:
-    """A region of the outputs of `step` for inputs in `region`.
-
-    A ball stays a ball up to the first layer with weights, whose interval is exact: (Wx + b)_i ± radius·‖W_i‖_q.
-    """
-    if isinstance(region, Ball):
-        if isinstance(step, Affine) and step.moves:
-            return Ball(centre=step.forward(region.centre), radius=region.radius, q=region.q)
-        if isinstance(step, Affine) and step.row_norms is not None:
-            rows = step.row_norms(region.q, None) * (1 + ROUNDING)
-            spread = region.radius.view(-1, *[1] * rows.ndim) * rows
-            return _around(step, region.centre, spread + ROUNDING * step.magnitude(region.centre.abs()))
-        region = box_of(region)
-    if isinstance(step, Affine):
-        middle, half = (region.upper + region.lower) / 2, (region.upper - region.lower) / 2
-        return _around(step, middle, step.magnitude(half + ROUNDING * (middle.abs() + half)))
-    if isinstance(step, MaxPool):
-        return Box(lower=step.forward(region.lower), upper=step.forward(region.upper))
-    ends = step.forward(region.lower), step.forward(region.upper)
-    least, most = torch.minimum(*ends), torch.maximum(*ends)
-    across = (region.lower < 0) & (region.upper > 0)  # a kink may be lower or higher than both ends
-    return Box(lower=torch.where(across, least.clamp(max=0), least), upper=torch.where(across, most.clamp(min=0), most))
-
-
-def box_of(region: Ball | Box) -> Box:
-    """The smallest box around `region`: for an l_p ball of any p, centre ± radius."""
-    if isinstance(region, Box):
-        return region
-    reach = region.radius.view(-1, *[1] * (region.centre.ndim - 1)) * (1 + ROUNDING)
-    slack = ROUNDING * region.centre.abs()
-    return Box(lower=region.centre - reach - slack, upper=region.centre + reach + slack)
-
-
-def _around(step: Affine, middle: Tensor, spread: Tensor) -> Box:
-    centre = step.forward(middle)
-    if step.bias is not None:
-        spread = spread + ROUNDING * step.bias.abs()
-    return Box(lower=centre - spread, upper=centre + spread)
+CURVATURE = 0.737
+"""Half of the largest |d²/dt² a·z(c + t·u)| of z = c/s for unit vectors a, u, times √n·s²: see `_root_mean_square`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,36 +45,95 @@ class LinearBound:
         return torch.where(height > slope * most, most, height / slope.clamp(min=torch.finfo(height.dtype).tiny))
 
 
-def linear_bound(network: Network, boxes: Sequence[Box], rows: Tensor, x: Tensor, p: float) -> LinearBound:
-    """A linear lower bound by x of rows·h over l_p balls around `x`, h being the output of step number len(boxes) − 1.
+def linear_bound(
+    network: Network,
+    regions: Mapping[int, Region],
+    rows: Tensor,
+    step: int,
+    x: Tensor,
+    p: float,
+    samples: Tensor | None = None,
+) -> LinearBound:
+    """A linear lower bound by x of rows·h over l_p balls around `x`, h being the output of step number `step`.
 
-    `boxes` are of the inputs of the steps, `rows` `[batch, rows, *shape]` are coefficients of h. At a kink, a positive
-    coefficient takes the kink's lower linear bound on its box and a negative one its upper bound. Boxes of a ball hold
-    in every smaller ball, and so does the linear bound.
+    `regions` are those of the outputs of earlier steps, `rows` `[batch, rows, *shape]` are coefficients of h. At a
+    kink, a positive coefficient takes the kink's lower linear bound on its box and a negative one its upper bound. The
+    coefficients of a value that several steps take add up. Regions of a ball hold in every smaller ball, and so does
+    the linear bound. `samples`, if given, are the samples of `x` and `regions` that `rows` are for.
     """
     batch, many = rows.shape[:2]
     constant, size = rows.new_zeros(batch, many), rows.new_zeros(batch, many)
     relaxations = layers.lookup("relaxation")
-    for step, box in zip(reversed(network.steps[: len(boxes)]), reversed(boxes)):
-        rows, shares = relaxations[type(step)](step, box, rows)
+    waiting = {step: rows}
+    for number in range(step, INPUT, -1):
+        coefficients = waiting.pop(number, None)
+        if coefficients is None:
+            continue
+        form, sources = network.steps[number], network.inputs[number]
+        around = [regions[source] if samples is None else regions[source].take(samples) for source in sources]
+        before, shares = relaxations[type(form)](form, around, coefficients)
         constant, size = constant + shares.sum(dim=2), size + shares.abs().sum(dim=2)
-    flat, centre = rows.flatten(2), x.flatten(1)[:, None]
+        for source, part in zip(sources, before, strict=True):
+            waiting[source] = waiting[source] + part if source in waiting else part
+    flat, centre = waiting[INPUT].flatten(2), (x if samples is None else x[samples]).flatten(1)[:, None]
     slope = norms.lp(flat.flatten(0, 1), norms.dual(p)).view(batch, many)
     at_x = flat * centre
     return LinearBound(at_x=at_x.sum(dim=2) + constant, slope=slope, size=size + at_x.abs().sum(dim=2))
 
 
 @layers.register("relaxation", Affine)
-def _affine(step: Affine, _: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
+def _affine(step: Affine, _: Sequence[Region], rows: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
     """Exact: rows·(Wh + b) is (rows·W)h + rows·b."""
     before = step.adjoint(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
-    return before, rows.new_zeros(*rows.shape[:2], 1) if step.bias is None else (rows * step.bias).flatten(2)
+    return (before,), rows.new_zeros(*rows.shape[:2], 1) if step.bias is None else (rows * step.bias).flatten(2)
+
+
+@layers.register("relaxation", Sum)
+def _sum(step: Sum, _: Sequence[Region], rows: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Exact."""
+    return tuple(weight * rows for weight in step.weights), rows.new_zeros(*rows.shape[:2], 1)
+
+
+@layers.register("relaxation", RootMeanSquare)
+def _root_mean_square(
+    step: RootMeanSquare, regions: Sequence[Region], rows: Tensor
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """The tangent of a·z at the value of x less a bound of its remainder, or the smallest a·z of the box of z.
+
+    With z = c/s, s² = ‖c‖²/n + ε, κ = ‖c‖²/(n·s²) < 1 and unit vectors â, ĉ, û,
+    d²/dt² a·z(c + t·û) = ‖a‖·√κ/(√n·s²)·E with E = 3κ(â·ĉ)(ĉ·û)² − â·ĉ − 2(â·û)(ĉ·û). E is linear in κ, |E| ≤ 3 at
+    κ = 0 and ≤ 2/√3 at κ = 1, so √κ·|E| ≤ 1.473, and the remainder is at most 0.737·‖a‖·ρ²/(√n·s²), with ρ the largest
+    ‖c − c(x)‖ and s the smallest of the group. The tangent is used where it gives the larger bound on a ball of radius
+    ρ.
+    """
+    (region,) = regions
+    assert region.tube is not None
+    low, high, centre = (step.groups(part) for part in (region.box.lower, region.box.upper, region.tube.centre))
+    far = torch.linalg.vector_norm(torch.maximum(high - centre, centre - low), dim=2)
+    reach = torch.minimum(far * (1 + ROUNDING), region.tube.radius[:, None])[:, None]  # [batch, 1, groups]
+    fewest = divisors(step, region)[0][:, None, :, 0]
+    mean_square = centre.square().mean(dim=2)[:, None]
+    divisor = (mean_square + step.eps).sqrt()
+    a = rows.flatten(2).unflatten(2, (-1, step.size))  # [batch, rows, groups, size]
+    along = (a * centre[:, None]).sum(dim=3)
+    share = along / (step.size * divisor**3)
+    tangent = a / divisor[..., None] - share[..., None] * centre[:, None]
+    length = torch.linalg.vector_norm(a, dim=3)
+    remainder = CURVATURE * length * reach**2 / (step.size**0.5 * fewest**2)
+    height = along / divisor * mean_square / divisor**2 - remainder
+    box = through(step, regions).box
+    least = a.clamp(min=0) * step.groups(box.lower)[:, None] + a.clamp(max=0) * step.groups(box.upper)[:, None]
+    by_box = least.sum(dim=3)
+    by_tangent = along / divisor - reach * torch.linalg.vector_norm(tangent, dim=3) - remainder
+    is_tangent = by_tangent >= by_box
+    before = torch.where(is_tangent[..., None], tangent, torch.zeros_like(tangent))
+    return (before.flatten(2).view_as(rows),), torch.where(is_tangent, height, by_box)
 
 
 @layers.register("relaxation", Slopes)
-def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
+def _slopes(step: Slopes, regions: Sequence[Region], rows: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
     """A chord on one side, a line through the kink on the other: with the slope of the larger part of the box."""
-    low, high = box.lower, box.upper
+    low, high = regions[0].box.lower, regions[0].box.upper
     across = (low < 0) & (high > 0)
     width = torch.where(across, high - low, torch.ones_like(high))
     chord = (step.positive * high - step.negative * low) / width
@@ -165,12 +148,13 @@ def _slopes(step: Slopes, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
     above, below = rows.clamp(min=0), rows.clamp(max=0)
     if not convex:
         above, below = below, above
-    return above * side[:, None] + below * chord[:, None], (below * height[:, None]).flatten(2)
+    return (above * side[:, None] + below * chord[:, None],), (below * height[:, None]).flatten(2)
 
 
 @layers.register("relaxation", MaxPool)
-def _pool(step: MaxPool, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
+def _pool(step: MaxPool, regions: Sequence[Region], rows: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
     """max_j h_j ≥ h_k, k the entry of largest lower bound; ≤ h_k if no other can exceed it, else ≤ max_j upper_j."""
+    box = regions[0].box
     lows, highs = step.entries(box.lower), step.entries(box.upper)
     best = lows.argmax(dim=2)
     rival = highs.scatter(2, best[:, :, None], -torch.inf).amax(dim=2)
@@ -181,4 +165,4 @@ def _pool(step: MaxPool, box: Box, rows: Tensor) -> tuple[Tensor, Tensor]:
     index = step.windows.expand(len(best), -1, -1).gather(2, best[:, :, None]).mT.expand_as(flat)
     before = torch.zeros(*flat.shape[:2], box.lower[0].numel(), dtype=flat.dtype, device=flat.device)
     before.scatter_add_(2, index, kept)
-    return before.view(*flat.shape[:2], *box.lower.shape[1:]), flat.clamp(max=0) * top
+    return (before.view(*flat.shape[:2], *box.lower.shape[1:]),), flat.clamp(max=0) * top

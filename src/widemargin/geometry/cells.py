@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from widemargin.geometry.lines import cut_layers
-from widemargin.geometry.network import Network
 from widemargin.geometry.polygons import Plane, Polygons, join
 from widemargin.layers.forms import Kink
+from widemargin.layers.network import Network
 
 _NUMBERS = 2**23  # largest number of entries in the stacks and rivals of a chunk of cells
 

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from widemargin.checks import check_batch, check_number
 from widemargin.geometry.cells import partition
 from widemargin.geometry.lines import walk
-from widemargin.geometry.network import Network, jacobians, read
+from widemargin.geometry.network import jacobians, read
 from widemargin.geometry.polygons import Plane
+from widemargin.layers.network import Network
 from widemargin.types import Labels, PerExample
 
 _SEEN = 16  # directions that are tried first, so that a small box of cells is enough

@@ -12,9 +12,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from widemargin.checks import check_batch
-from widemargin.geometry.network import Network, jacobians, read
+from widemargin.geometry.network import jacobians, read
 from widemargin.geometry.polygons import Polygons
-from widemargin.layers.forms import Affine, Form, Kink, Slopes
+from widemargin.layers.forms import Affine, Form, Kink, MaxPool, Slopes, Sum
+from widemargin.layers.network import Network
+from widemargin.layers.trace import INPUT
 
 _DENSE = 1024  # operators with a side of at most this many entries are decomposed as dense matrices
 _MERGED = 1e-13  # breakpoints closer than this are merged: the piece between them has no weight in (10)
@@ -103,23 +105,29 @@ def cut_layers(
     `stack[piece]` is the network's input on a piece. `cut(kink, pieces, stack)` returns children on which no unit
     of the kink changes, the index of their parents, and the winner of each unit.
     """
-    waiting = [(0, pieces, stack)]
+    last = {source: number for number, sources in enumerate(network.inputs) for source in sources}
+    waiting = [(0, pieces, {INPUT: stack})]  # the next step, and the outputs of earlier ones that are still needed
     while waiting:
-        index, pieces, stack = waiting.pop()
-        while index < len(network.steps) and isinstance(step := network.steps[index], Affine):
-            stack, index = step.stacked(stack), index + 1
+        index, pieces, stacks = waiting.pop()
+        while index < len(network.steps) and not isinstance(step := network.steps[index], (Slopes, MaxPool)):
+            assert isinstance(step, (Affine, Sum))
+            sources = network.inputs[index]
+            stacks[index] = step.stacked(*(stacks[source] for source in sources))
+            stacks = {number: kept for number, kept in stacks.items() if last.get(number, index) >= index}
+            index += 1
         if index == len(network.steps):
-            yield pieces, stack.flatten(2)
+            yield pieces, stacks[index - 1].flatten(2)
             continue
-        kink = network.steps[index]
-        assert not isinstance(kink, Affine)
+        kink, stack = network.steps[index], stacks[network.inputs[index][0]]
+        assert isinstance(kink, (Slopes, MaxPool))
         rows = max(1, most // max(kink.rivals(stack[:1]).numel(), 1))
         if len(stack) > rows:
             parts = torch.arange(len(stack), device=stack.device).split(rows)
-            waiting += [(index, pieces[part], stack[part]) for part in parts]
+            waiting += [(index, pieces[part], {n: kept[part] for n, kept in stacks.items()}) for part in parts]
             continue
         pieces, parent, winners = cut(kink, pieces, stack)
-        waiting.append((index + 1, pieces, kink.stacked(stack[parent], winners)))
+        after = {number: kept[parent] for number, kept in stacks.items() if last[number] > index}
+        waiting.append((index + 1, pieces, {**after, index: kink.stacked(stack[parent], winners)}))
 
 
 def _cut(kink: Kink, pieces: Tensor, stack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -211,7 +219,7 @@ def norm_chain(model: nn.Module, x: Float[Tensor, "batch ..."], x2: Float[Tensor
 @torch.no_grad()
 def factors(network: Network) -> list[tuple[float, float]]:
     """(‖·‖_2, ‖·‖_F) of each step; a step without weights has its Lipschitz constant twice."""
-    return [_factor(step) for step in network.steps]
+    return [_factor(step) for step in network.pieces]
 
 
 def _factor(step: Form) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from widemargin.checks import check_batch
-from widemargin.geometry.network import Network
+from widemargin.layers.network import Network
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from widemargin.checks import check_batch, check_count, check_number
 from widemargin.geometry.jacobian_margin import Rays
 from widemargin.geometry.lines import averages, factors
-from widemargin.geometry.network import Network, read
+from widemargin.geometry.network import read
 from widemargin.layers.forms import Affine
+from widemargin.layers.network import Network
 from widemargin.types import Mask
 
 
@@ -111,7 +112,7 @@ def curves(
 def output_margins(network: Network, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
     """Of one sample in float64: rows e_y − e_c (or ±1), their ‖v‖ and γ_out against each c; and Π‖W_l‖_F."""
     last = _classifier(network)
-    classifier = network.steps[last]
+    classifier = network.pieces[last]
     assert isinstance(classifier, Affine)
     with torch.no_grad():
         here = network.forward(x)
@@ -128,7 +129,7 @@ def output_margins(network: Network, x: Tensor, label: Tensor) -> tuple[Tensor, 
 
 def _classifier(network: Network) -> int:
     """The index of the last linear layer, after which entries only move."""
-    for index, step in reversed(list(enumerate(network.steps))):
+    for index, step in reversed(list(enumerate(network.pieces))):
         if isinstance(step, Affine) and step.is_weight and len(network.shapes[index]) == 1:
             return index
         if not (isinstance(step, Affine) and step.moves):

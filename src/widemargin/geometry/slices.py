@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from widemargin.checks import check_batch, check_count
 from widemargin.geometry.cells import partition, split, ties
-from widemargin.geometry.network import Network, read
+from widemargin.geometry.network import read
 from widemargin.geometry.polygons import Plane, Polygons
+from widemargin.layers.network import Network
 
 TOLERANCE = 1e-12
 """Lines closer than this to the border of a cell, relative to the diagonal of the box, do not cut it."""

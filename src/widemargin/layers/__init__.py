@@ -10,7 +10,17 @@ A rule is registered for layer types under the name of a capability (see `CAPABI
 code when they are imported: `certify` the linear relaxations, `population` the stacked forms.
 """
 
-from widemargin.layers import activation, attention, convolution, linear, normalization, pooling, structure  # noqa: F401
+from widemargin.layers import (  # noqa: F401  # noqa: F401
+    activation,
+    attention,
+    convolution,
+    functions,
+    linear,
+    network,
+    normalization,
+    pooling,
+    structure,
+)
 from widemargin.layers.forms import Affine, MaxPool, Slopes
 from widemargin.layers.registry import CAPABILITIES, form_of, lookup, register, rule, table
 from widemargin.layers.trace import read_chain

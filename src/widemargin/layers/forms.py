@@ -1,4 +1,4 @@
-"""Forms of layers in float64: affine maps, activations of two slopes, and max-pools.
+"""Forms of layers in float64: affine maps, activations of two slopes, max-pools, sums and division by the size.
 
 A form acts on rows `[rows, *shape]`. An affine function on a line or a plane is carried through a network as a stack of
 rows, one per direction and one for the constant; biases are added to the constant row alone.
@@ -25,7 +25,8 @@ class Affine:
     """x ↦ Wx + b on inputs like `zeros` `[1, *shape]`. `is_weight`: W is a trained matrix or kernel.
 
     `absolute` is x ↦ |W|x for x ≥ 0; without it |Wx| is taken, which is the same where a row of W has entries of one
-    sign. `transposed` is a ↦ aᵀW, `row_norms` are those of W, where they are known. `moves`: W only moves entries.
+    sign. `transposed` is a ↦ aᵀW, `row_norms` are those of W and `norm` is ‖W‖_2, where they are known. `moves`: W only
+    moves entries.
     """
 
     zeros: Tensor
@@ -34,6 +35,7 @@ class Affine:
     absolute: Callable[[Tensor], Tensor] | None = None
     transposed: Callable[[Tensor], Tensor] | None = None
     row_norms: RowNorms | None = None
+    norm: float | None = None
     is_weight: bool = False
     moves: bool = False
 
@@ -64,9 +66,9 @@ class Affine:
 
     @property
     def lipschitz(self) -> float:
-        """‖W‖_2, by Lanczos iteration."""
-        if self.moves:
-            return 1.0
+        """‖W‖_2, by Lanczos iteration where it is not known."""
+        if self.moves or self.norm is not None:
+            return 1.0 if self.norm is None else self.norm
         shape = self.linear(self.zeros).shape
         size = norms.largest_singular_value(
             lambda v: self.linear(v.view_as(self.zeros)).flatten(),
@@ -158,11 +160,54 @@ class MaxPool:
         return padded[:, self.windows]  # −1 reads the last column
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sum:
+    """Σ_k weights[k]·h_k of inputs of one shape: the end of a residual block."""
+
+    weights: tuple[float, ...]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The sum of samples."""
+        return torch.stack([weight * x for weight, x in zip(self.weights, inputs, strict=True)]).sum(dim=0)
+
+    def stacked(self, *stacks: Tensor) -> Tensor:
+        """The sum of stacks, whose rows and constants add up."""
+        return self.forward(*stacks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RootMeanSquare:
+    """c ↦ c/√(‖c‖²/size + eps) of every group of `size` entries in a row: the division of group and layer norm."""
+
+    size: int
+    eps: float
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The divided samples."""
+        groups = self.groups(x)
+        return (groups / (groups.square().mean(dim=-1, keepdim=True) + self.eps).sqrt()).view(x.shape)
+
+    def groups(self, x: Tensor) -> Tensor:
+        """Samples as `[batch, groups, size]`."""
+        return x.reshape(len(x), -1, self.size)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Unread:
+    """A layer of which no form is known; `lipschitz` is its l_2 constant, if that is known. `forward` is in float64."""
+
+    lipschitz: float | None
+    forward: Callable[..., Tensor]
+
+
 Kink: TypeAlias = Slopes | MaxPool
 """A form with several pieces."""
 
 Form: TypeAlias = Affine | Slopes | MaxPool
-"""Any form."""
+"""A form that is piecewise affine and has one input."""
+
+Step: TypeAlias = Form | Sum | RootMeanSquare | Unread
+"""Any step of a network."""
 
 
 def double(tensor: Tensor) -> Tensor:

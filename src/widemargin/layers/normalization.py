@@ -18,8 +18,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from widemargin._autograd import norm_jvp
 from widemargin._cuda import has_triton
-from widemargin.layers.forms import Affine, double, per_channel, zeros_like
+from widemargin.layers.forms import Affine, RootMeanSquare, Step, double, per_channel, zeros_like
 from widemargin.layers.registry import WeightGradient, WeightGradients, register
+from widemargin.layers.structure import diagonal
 from widemargin.types import HALF, Node, wide
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -41,8 +42,7 @@ def batch_norm(module: _BatchNorm, x: Tensor) -> Affine | None:
     scale = _scale(module, module.running_var)
     offset = -double(module.running_mean) * scale
     offset = offset if module.bias is None else offset + double(module.bias)
-    scale = per_channel(scale, x)
-    return Affine(zeros=zeros_like(x), linear=lambda v: v * scale, bias=per_channel(offset, x))
+    return diagonal(per_channel(scale, x), per_channel(offset, x), x)
 
 
 @register("lipschitz", *BATCH_NORMS)
@@ -54,6 +54,66 @@ def batch_norm_lipschitz(module: _BatchNorm, _: Tensor) -> float | None:
 def _scale(module: _BatchNorm, variance: Tensor) -> Tensor:
     scale = (double(variance) + module.eps).rsqrt()
     return scale if module.weight is None else scale * double(module.weight)
+
+
+@register("steps", nn.GroupNorm)
+def group_norm(module: nn.GroupNorm, x: Tensor) -> tuple[Step, ...]:
+    """(x − mean)/√(variance + ε) over the channels and pixels of each group, then γ and β of each channel."""
+    size = x[0].numel() // module.num_groups
+    return *_standardized(x, size, module.eps), *_affine_end(module.weight, module.bias, x, per_channel=True)
+
+
+@register("steps", *_INSTANCE_NORMS)
+def instance_norm(module: nn.InstanceNorm2d, x: Tensor) -> tuple[Step, ...] | None:
+    """As a group norm with a group per channel; None with running statistics."""
+    if module.running_mean is not None:
+        return None
+    size = x[0, 0].numel()
+    return *_standardized(x, size, module.eps), *_affine_end(module.weight, module.bias, x, per_channel=True)
+
+
+@register("steps", nn.LayerNorm)
+def layer_norm(module: nn.LayerNorm, x: Tensor) -> tuple[Step, ...]:
+    """(x − mean)/√(variance + ε) over the last dimensions, then γ and β of each entry."""
+    size = math.prod(module.normalized_shape)
+    return *_standardized(x, size, module.eps), *_affine_end(module.weight, module.bias, x, per_channel=False)
+
+
+@register("steps", nn.RMSNorm)
+def rms_norm(module: nn.RMSNorm, x: Tensor) -> tuple[Step, ...]:
+    """As a layer norm without the mean."""
+    eps = torch.finfo(x.dtype).eps if module.eps is None else module.eps
+    divided = RootMeanSquare(size=math.prod(module.normalized_shape), eps=eps)
+    return divided, *_affine_end(module.weight, None, x, per_channel=False)
+
+
+def _standardized(x: Tensor, size: int, eps: float) -> tuple[Step, ...]:
+    """Centring of each group of `size` entries, and the division by the root of the variance + ε."""
+    zeros = zeros_like(x)
+
+    def centred(v: Tensor) -> Tensor:
+        groups = v.reshape(len(v), -1, size)
+        return (groups - groups.mean(dim=2, keepdim=True)).view(v.shape)
+
+    def absolute(r: Tensor) -> Tensor:  # a row has 1 − 1/n once and −1/n else
+        groups = r.reshape(len(r), -1, size)
+        return ((1 - 2 / size) * groups + groups.mean(dim=2, keepdim=True)).view(r.shape)
+
+    def row_norms(q: float, _: Tensor | None) -> Tensor:
+        own, other = 1 - 1 / size, 1 / size
+        norm = max(own, other) if q == math.inf else (own**q + (size - 1) * other**q) ** (1 / q)
+        return torch.full_like(zeros[0], norm)
+
+    centring = Affine(zeros=zeros, linear=centred, absolute=absolute, transposed=centred, row_norms=row_norms, norm=1.0)
+    return centring, RootMeanSquare(size=size, eps=eps)
+
+
+def _affine_end(weight: Tensor | None, bias: Tensor | None, x: Tensor, *, per_channel: bool) -> tuple[Step, ...]:
+    if weight is None:
+        return ()
+    ends = (1,) * (x.ndim - 2) if per_channel else ()
+    offset = None if bias is None else double(bias).reshape(*bias.shape, *ends)
+    return (diagonal(double(weight).reshape(*weight.shape, *ends), offset, x),)
 
 
 @register("jvp", nn.GroupNorm, F.group_norm)

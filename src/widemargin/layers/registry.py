@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from torch import Tensor, nn
 
-from widemargin.layers.forms import Affine, Form, MaxPool, Slopes
+from widemargin.layers.forms import Affine, Form, MaxPool, RootMeanSquare, Slopes, Step, Sum
 
 Rule: TypeAlias = Callable[..., Any]
 Key: TypeAlias = "type | Callable[..., object] | str"
@@ -21,7 +21,9 @@ _R = TypeVar("_R", bound=Rule)
 CAPABILITIES: dict[str, str] = {
     "affine": "(module, x) → `Affine`: x ↦ Wx + b in evaluation mode, in float64",
     "pieces": "(module, x) → `Slopes` or `MaxPool`: a piecewise affine map",
-    "relaxation": "(form, box, rows) → linear bounds on a box, of the form that the layer has",
+    "steps": "(module, x) → several forms in their order, as of a group norm, or the form of several inputs",
+    "as_module": "(inputs, output, arguments of a function of torch) → the module that computes the same, or None",
+    "relaxation": "(form, regions, rows) → linear bounds on regions of its inputs, of the form that the layer has",
     "lipschitz": "(module, x) → l_2 Lipschitz constant, of a layer without weights",
     "operator_norm": "(module, shape) → spectral norm of a layer with weights, as a linear operator",
     "normalizes": "(module) → True: divides by statistics of its input, so it is not homogeneous",
@@ -39,7 +41,11 @@ _BY_ATTRIBUTE: dict[str, tuple[str, Rule]] = {
     "pieces": ("slopes", lambda module, _: Slopes.of(module.slopes, type(module).__name__)),
     "lipschitz": ("lipschitz", lambda module, _: float(module.lipschitz)),
 }
-_FORMS: dict[str, tuple[type[Form], ...]] = {"affine": (Affine,), "pieces": (Slopes, MaxPool)}
+_FORMS: dict[str, tuple[type[Step], ...]] = {
+    "affine": (Affine,),
+    "pieces": (Slopes, MaxPool),
+    "steps": (RootMeanSquare, Sum),
+}
 _rules: dict[str, dict[Key, Rule]] = {capability: {} for capability in CAPABILITIES}
 _cache: dict[tuple[str, type], Rule | None] = {}
 
@@ -84,6 +90,14 @@ def form_of(module: nn.Module, x: Tensor) -> Form | None:
     found = rule("pieces", module) or rule("affine", module)
     form: Form | None = None if found is None else found(module, x)
     return form
+
+
+def forms_of(module: nn.Module, x: Tensor) -> tuple[Step, ...]:
+    """The forms of a layer on inputs like `x` in their order; none if it has no rule."""
+    found = rule("steps", module)
+    forms: tuple[Step, ...] | None = None if found is None else found(module, x)
+    form = form_of(module, x) if forms is None else None
+    return forms or (() if form is None else (form,))
 
 
 def lookup(capability: str) -> dict[Key, Rule]:
