@@ -197,5 +197,5 @@ def lower_bounds(
 def _lipschitz(network: nn.Module, x: Tensor, y: Tensor, p: float) -> Tensor:
     found = read(network, x)
     x, y = prepared(found, x, y, p, "ibp")
-    parts = [lipschitz_radius(found, part, rows, p) for part, rows in chunks(found, x, y, "ibp")]
+    parts = [lipschitz_radius(found, part, rows, p) for part, rows in chunks(found, x, y)]
     return torch.cat(parts).cpu()

@@ -54,7 +54,7 @@ def margin_bound(
     network = readable(model, x)
     x, y = prepared(network, x, y, p, method)
     found = []
-    for part, specs in chunks(network, x, y, method):
+    for part, specs in chunks(network, x, y):
         radii = part.new_full((len(part),), radius)
         bound, interval = _bounds(network, part, specs, radii, p, method)
         found.append(interval if bound is None else torch.maximum(interval, bound.least(radii)))
@@ -94,7 +94,7 @@ def radius(
     network = readable(model, x)
     x, y = prepared(network, x, y, p, method)
     found, done = [], 0
-    for part, specs in chunks(network, x, y, method):
+    for part, specs in chunks(network, x, y):
         first = None if start is None else start[done : done + len(part)].to(part)
         found.append(_search(network, part, specs, first, p, method, steps))
         done += len(part)
@@ -162,8 +162,9 @@ def _tightened(network: Network, regions: dict[int, Region], number: int, x: Ten
     """The box of a step's output, with linear bounds of the units that may lie on both sides of their kink."""
     box = regions[number].box
     low, high = box.lower.flatten(1).clone(), box.upper.flatten(1).clone()
-    pairs = ((low < 0) & (high > 0)).nonzero()
-    for samples, units in (part.T for part in pairs.split(max(1, _NUMBERS // (8 * network.widest)))):
+    pairs = ((low < 0) & (high > 0)).nonzero()  # of samples and units
+    size = max(1, _NUMBERS // (8 * network.widest))
+    for samples, units in (part.T for part in pairs.split(size) if len(part)):
         rows = low.new_zeros(len(units), 2, low.shape[1])
         each = torch.arange(len(units), device=low.device)
         rows[each, 0, units], rows[each, 1, units] = 1.0, -1.0
@@ -183,11 +184,9 @@ def prepared(network: Network, x: Tensor, y: Tensor, p: float, method: str) -> t
     return network.double(x), labels
 
 
-def chunks(network: Network, x: Tensor, y: Tensor, method: str) -> Iterator[tuple[Tensor, Tensor]]:
+def chunks(network: Network, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Samples and rows f_y − f_i `[batch, others, outputs]`, in chunks of at most `_NUMBERS` entries."""
-    inner = [2 * shape.numel() for step, shape in zip(network.steps, network.shapes) if isinstance(step, Slopes)]
     outputs = network.output.numel()
-    most = max([max(outputs - 1, 1), *(n for n in inner if method == "crown" and n <= 2 * FULL_UNITS)])
-    size = max(1, _NUMBERS // (most * network.widest))
+    size = max(1, _NUMBERS // (max(outputs - 1, 1) * network.widest))
     for part, labels in zip(x.split(size), y.split(size)):
         yield part, against(outputs, labels)

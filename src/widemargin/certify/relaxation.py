@@ -17,7 +17,7 @@ from widemargin.layers.trace import INPUT
 SLACK = 1e-10
 """Part of |A||x| + |c| + radius·‖A‖_q by which a linear bound is lowered for the rounding of its backward pass, which
 is not rounded outward step by step; float64 is a million times finer."""
-CURVATURE = 0.737
+CURVATURE = 3**-0.5
 """Half of the largest |d²/dt² a·z(c + t·u)| of z = c/s for unit vectors a, u, times √n·s²: see `_root_mean_square`."""
 
 
@@ -100,9 +100,9 @@ def _root_mean_square(
 ) -> tuple[tuple[Tensor, ...], Tensor]:
     """The tangent of a·z at the value of x less a bound of its remainder, or the smallest a·z of the box of z.
 
-    With z = c/s, s² = ‖c‖²/n + ε, κ = ‖c‖²/(n·s²) < 1 and unit vectors â, ĉ, û,
-    d²/dt² a·z(c + t·û) = ‖a‖·√κ/(√n·s²)·E with E = 3κ(â·ĉ)(ĉ·û)² − â·ĉ − 2(â·û)(ĉ·û). E is linear in κ, |E| ≤ 3 at
-    κ = 0 and ≤ 2/√3 at κ = 1, so √κ·|E| ≤ 1.473, and the remainder is at most 0.737·‖a‖·ρ²/(√n·s²), with ρ the largest
+    With z = c/s, s² = ‖c‖²/n + ε, κ = ‖c‖²/(n·s²) < 1 and unit vectors a, ĉ, u,
+    d²/dt² a·z(c + t·u) = −√κ/(√n·s²)·a·v with v = 2(ĉ·u)u + (1 − 3κ(ĉ·u)²)ĉ. κ‖v‖² is a quadratic function of (ĉ·u)²,
+    whose largest value is 4/3, at (ĉ·u)² = 1/(3κ). So the remainder is at most ‖a‖·ρ²/(√(3n)·s²), with ρ the largest
     ‖c − c(x)‖ and s the smallest of the group. The tangent is used where it gives the larger bound on a ball of radius
     ρ.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import torch
@@ -64,7 +65,7 @@ class Affine:
             (product,) = torch.autograd.grad(self.linear(x), x, rows)
         return product
 
-    @property
+    @cached_property
     def lipschitz(self) -> float:
         """‖W‖_2, by Lanczos iteration where it is not known."""
         if self.moves or self.norm is not None:

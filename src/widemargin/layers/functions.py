@@ -70,13 +70,13 @@ def clamp(_: Tensor, __: Tensor, min: object = None, max: object = None) -> nn.M
 
 
 @unary("leaky_relu")
-def leaky_relu(_: Tensor, __: Tensor, negative_slope: float = 0.01, **___: object) -> nn.Module:
+def leaky_relu(_: Tensor, __: Tensor, negative_slope: float | int = 0.01, **___: object) -> nn.Module:
     """x for x > 0, negative_slope·x else."""
     return nn.LeakyReLU(negative_slope)
 
 
 @unary("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-def dropout(_: Tensor, __: Tensor, p: float = 0.5, training: bool = True, **___: object) -> nn.Module | None:
+def dropout(_: Tensor, __: Tensor, p: float | int = 0.5, training: bool = True, **___: object) -> nn.Module | None:
     """The identity in evaluation mode."""
     return None if training and p > 0 else nn.Identity()
 
@@ -123,7 +123,7 @@ def total(_: Tensor, x: Tensor, dim: Size | None = None, keepdim: bool = False) 
 
 @unary("pad")
 def pad(
-    _: Tensor, x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+    _: Tensor, x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | int | None = None
 ) -> nn.Module | None:
     """Zeros around images."""
     is_plain = mode == "constant" and not value and len(pad) < 2 * x.ndim
@@ -264,14 +264,16 @@ def rms_norm(
 
 
 @register("as_module", "add", "radd", "iadd")
-def add(entering: Sequence[Tensor], out: Tensor, input: object, other: object, *, alpha: float = 1) -> nn.Module | None:
+def add(
+    entering: Sequence[Tensor], out: Tensor, input: object, other: object, *, alpha: float | int = 1
+) -> nn.Module | None:
     """input + alpha·other."""
     return _combination(entering, out, (input, 1.0), (other, float(alpha)))
 
 
 @register("as_module", "sub", "subtract", "isub")
 def subtract(
-    entering: Sequence[Tensor], out: Tensor, input: object, other: object, *, alpha: float = 1
+    entering: Sequence[Tensor], out: Tensor, input: object, other: object, *, alpha: float | int = 1
 ) -> nn.Module | None:
     """input − alpha·other."""
     return _combination(entering, out, (input, 1.0), (other, -float(alpha)))

@@ -181,7 +181,7 @@ def _verify(network: Network, model: nn.Module, x: Tensor) -> None:
     bare = unwrap(model)
     first = cast_input(bare, x[:1].detach())
     noise = torch.randn(first.shape, generator=torch.Generator().manual_seed(0)).to(first)
-    rows = torch.cat((first, first + 0.1 * max(float(first.abs().max()), 0.1) * noise))
+    rows = torch.cat((first + 0.1 * max(float(first.abs().max()), 0.1) * noise, first))
     with evaluating(bare), uncompiled(bare):
         scores = scores_of(bare(rows.clone()))
     expected = network.forward(network.double(rows))
