@@ -22,7 +22,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "bounds/covering.py": "bounds/test_input_margin.py",
     "bounds/cushions.py": "bounds/test_odn.py",
     "bounds/result.py": "bounds/test_input_margin.py",
-    "certify/relaxation.py": "certify/test_radius.py",
     "cli/__init__.py": "cli/test_app.py",
     "cli/errors.py": "cli/test_app.py",
     "cli/five_losses.py": "cli/test_demo.py",

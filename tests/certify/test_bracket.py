@@ -12,8 +12,9 @@ from torch import Tensor, nn
 import widemargin as wm
 from certify.test_radius import in_ball
 from geometry.networks import CASES
-from widemargin import geometry
+from widemargin import certify, geometry, models
 from widemargin.certify.bracket import Bracket, bracket
+from widemargin.models.elsayed import Norm
 
 
 def answers(model: nn.Module, x: Tensor) -> Tensor:
@@ -101,6 +102,38 @@ def test_a_network_without_a_relaxation_falls_back_on_its_lipschitz_constant() -
     assert "GELU" in none.notes[0]
     assert set(none.lower_by) <= {"none", "misclassified"}
     assert "no Lipschitz certificate" in str(none)
+
+
+@pytest.mark.parametrize("norm", ["batch", "group"])
+def test_residual_networks_are_bracketed_and_no_attack_beats_the_certificate(norm: Norm) -> None:
+    data = wm.data.load("digits")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.AvgPool2d(2), models.resnet(widths=(4, 8), blocks=(1, 1), in_channels=1, norm=norm))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for index in torch.randperm(1400).repeat(2).split(70):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data.train.x[index]), data.train.y[index]).backward()
+        optimizer.step()
+    x, y = data.test.x[:30], data.test.y[:30]
+    right = answers(model, x) == y
+    assert int(right.sum()) > 15
+    found = bracket(model, x, y, method="crown-ibp", search="own", attack_steps=5, steps=6)
+    assert torch.equal(found.lower > 0, right)
+    assert not found.notes
+    lower = certify.radius(model, x, y, method="crown-ibp", start=found.lower.clamp(min=1e-3), steps=2).values
+    assert (lower <= found.upper).all()  # the bracket itself would cut it there
+    exact = model.double()
+    near = x[:, None].double() + lower.view(-1, 1, 1, 1, 1) * in_ball(x.shape[1:], 2.0, 50)
+    assert (answers(exact, near.flatten(0, 1)).view(30, 50) == y[:, None])[right].all()
+
+
+def test_attention_is_the_reason_without_a_certificate() -> None:
+    torch.manual_seed(5)
+    model, x = models.vit(size=8, width=8, heads=2, layers=1), torch.randn(2, 3, 8, 8)
+    found = bracket(model, x, answers(model, x), search="own", attack_steps=2)
+    assert (found.lower == 0).all()
+    assert len(found.notes) == 2
+    assert "(attention)" in found.notes[1]
 
 
 def test_the_lipschitz_bound_of_the_l_infinity_norm_is_smaller() -> None:

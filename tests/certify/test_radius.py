@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import oracles_bracket as oracles
 from geometry.networks import CASES
-from widemargin import certify
+from widemargin import bounds, certify
 from widemargin.certify.radius import Method
 
 METHODS: tuple[Method, ...] = ("ibp", "crown-ibp", "crown")
@@ -193,6 +196,31 @@ def test_memory_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = certify.margin_bound(model, x, y, 0.05)
     monkeypatch.setattr(sys.modules["widemargin.certify.radius"], "_NUMBERS", 300)  # certify.radius is the function
     assert torch.allclose(certify.margin_bound(model, x, y, 0.05), whole, atol=1e-9)
+
+
+class Largest(TorchDispatchMode):
+    """The number of entries of the largest tensor that an operation returns."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func: object, types: object, args: Any = (), kwargs: Any = None) -> object:
+        out = func(*args, **(kwargs or {}))  # type: ignore[operator]
+        self.entries = max([self.entries, *(leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, Tensor))])
+        return out
+
+
+def test_memory_is_quadratic_in_the_number_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = 24
+    monkeypatch.setattr(sys.modules["widemargin.certify.radius"], "_NUMBERS", 1)  # one sample at a time
+    torch.manual_seed(11)
+    model = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, classes)).double()
+    x, y = torch.randn(classes, 6).double(), torch.arange(classes)
+    with Largest() as seen:
+        certify.radius(model, x, y, method="crown-ibp", steps=1)
+    assert classes**2 / 2 < seen.entries <= classes**2
+    with Largest() as seen:
+        bounds.input_margin(model, x, y, directions=0)
+    assert seen.entries <= classes**2
 
 
 def test_what_is_not_known_is_named() -> None:

@@ -10,15 +10,16 @@ from torch import Tensor, nn
 
 from certify.test_intervals import regions
 from certify.test_radius import METHODS, in_ball, labelled
-from geometry.networks import GRAPHS, Residual, as_chain, build
+from geometry.networks import Residual, as_chain, build
 from widemargin import certify, geometry
 from widemargin.certify.relaxation import CURVATURE, linear_bound
 from widemargin.layers.forms import RootMeanSquare
 from widemargin.layers.network import read
 
 
-@pytest.mark.parametrize("name", ["cnn", *GRAPHS])
-@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize(
+    ("name", "p"), [("cnn", 2.0), ("residual", 1.0), ("images", math.inf), ("norms", 2.0), ("norms", math.inf)]
+)
 def test_no_point_is_below_a_linear_bound_at_any_step(name: str, p: float) -> None:
     model, x = build(name, batch=1, seed=4)
     network, x = read(model, x), x.double()
@@ -88,8 +89,7 @@ def test_radii_of_residual_networks_are_below_exact_margins(seed: int) -> None:
             assert float((found / exact[0])[inside].median()) > 0.5
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize(("name", "p"), [("residual", 1.0), ("images", math.inf), ("norms", 2.0)])
 def test_certified_radii_of_graphs_are_certified(name: str, p: float) -> None:
     model, x = build(name, batch=2, seed=5)
     model = model.double().eval()

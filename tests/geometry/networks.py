@@ -70,12 +70,12 @@ class Residual(nn.Module):
     def __init__(self, inputs: int = 5, width: int = 8, classes: int = 3) -> None:
         super().__init__()
         self.first, self.last = nn.Linear(inputs, width), nn.Linear(width, classes)
-        self.inner = nn.ModuleList([nn.Linear(width, width) for _ in range(2)])
+        self.second, self.third = nn.Linear(width, width), nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         h = F.relu(self.first(x))
-        h = h + self.inner[0](h).relu()
-        return self.last(torch.relu(h - 0.5 * self.inner[1](F.leaky_relu(h, 0.1))))
+        h = h + self.second(h).relu()
+        return self.last(torch.relu(h - 0.5 * self.third(F.leaky_relu(h, 0.1))))
 
 
 class ResidualImages(nn.Module):
@@ -123,10 +123,10 @@ def statistics(norm: nn.BatchNorm2d) -> nn.BatchNorm2d:
 
 def as_chain(model: Residual) -> nn.Sequential:
     """The same function as a chain: h + f(h) is (I, f)(h) followed by (I, I), and h = relu(h) − relu(−h)."""
-    one, other = model.inner
+    one, other = model.second, model.third
     width = len(one.weight)
     eye = torch.eye(width, dtype=one.weight.dtype)
-    layers = [nn.Linear(model.first.in_features, width), nn.ReLU()]
+    layers: list[nn.Module] = [nn.Linear(model.first.in_features, width), nn.ReLU()]
     layers += [nn.Linear(width, 2 * width), nn.ReLU()]  # (h, W1 h + b1), h ≥ 0
     layers += [nn.Linear(2 * width, 2 * width), nn.ReLU()]  # (g, 0.9·g): g = h + relu(W1 h + b1) ≥ 0
     layers += [nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, model.last.out_features)]
