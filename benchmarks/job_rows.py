@@ -73,6 +73,8 @@ def work(
 
     `run` gives the rows of a job, `told` what is printed of a row.
     """
+    if not jobs:
+        return 0
     end = time.time() + 60 * minutes
     context = mp.get_context("spawn")
     todo, done = context.Queue(), context.Queue()

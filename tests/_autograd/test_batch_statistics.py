@@ -56,7 +56,7 @@ def test_statistics_are_differentiable(
 ) -> None:
     x = random(*shape)
     weight, bias = random(3, seed=1) if has_weight else None, random(3, seed=2) if has_bias else None
-    found = normalise(x, weight, bias, (None, None), 0.1, EPS, Route())
+    found = normalise(x, (weight, bias), (None, None), 0.1, EPS, Route())
     mean, inverse = plain_statistics(x)
     expected = plain(x, weight, bias, mean, inverse), mean, inverse
     inputs = [x, *(t for t in (weight, bias) if t is not None and 0 in outputs)]
@@ -78,7 +78,7 @@ def test_gradients_that_are_not_needed() -> None:
     x, weight, bias = random(6, 3), random(3, seed=1), random(3, seed=2)
     for needed in ([x], [weight], [bias], [x, bias]):
         a, w, b = (t if any(t is n for n in needed) else t.detach() for t in (x, weight, bias))
-        out, mean, inverse = normalise(a, w, b, (None, None), 0.1, EPS, Route())
+        out, mean, inverse = normalise(a, (w, b), (None, None), 0.1, EPS, Route())
         moved = normalise_with(a + 0.1, w, b, mean, inverse, EPS)
         statistics = plain_statistics(a)
         expected = plain(a, w, b, *statistics), plain(a + 0.1, w, b, *statistics)
@@ -87,7 +87,7 @@ def test_gradients_that_are_not_needed() -> None:
 
 def test_a_frozen_route_holds_statistics_constant() -> None:
     x, weight, bias, route = random(6, 3), random(3, seed=1), random(3, seed=2), Route()
-    out, _, _ = normalise(x, weight, bias, (None, None), 0.1, EPS, route)
+    out, _, _ = normalise(x, (weight, bias), (None, None), 0.1, EPS, route)
     mean, inverse = plain_statistics(x)
     for is_frozen in (True, False):
         held = (mean.detach(), inverse.detach()) if is_frozen else (mean, inverse)

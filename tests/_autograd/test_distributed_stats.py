@@ -14,6 +14,8 @@ from widemargin._autograd import distributed_stats
 from widemargin.losses import Hinge, MarginLoss
 
 LOSS = MarginLoss(penalty=Hinge(gamma=0.7), at=("input", "tanh1"), classes=2)
+CUTS = (6, 3)
+"""Samples of the first process; the second has the others of 12."""
 
 
 def test_alone_the_joint_batch_is_the_batch() -> None:
@@ -23,25 +25,33 @@ def test_alone_the_joint_batch_is_the_batch() -> None:
     assert distributed_stats.gather(values).tolist() == [1.0, 2.0, 6.0]
 
 
-@pytest.mark.parametrize("cut", [6, 3])
-def test_two_processes_have_the_gradient_of_the_joint_batch(cut: int, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what two processes found."""
+    folder = tmp_path_factory.mktemp("two")
+    spawn(_halves, args=(str(folder),), nprocs=2, join=True)
+    return folder
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_two_processes_have_the_gradient_of_the_joint_batch(cut: int, two: Path) -> None:
     network, (x, y) = smooth_network(), batch()
     values = LOSS(network, x, y)
     values.sum().backward()
-    spawn(_half, args=(cut, str(tmp_path)), nprocs=2, join=True)
-    halves = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    halves = [torch.load(two / f"{cut}.{rank}.pt", weights_only=True) for rank in range(2)]
     torch.testing.assert_close(torch.cat([half["values"] for half in halves]), values.detach())
     for name, parameter in network.named_parameters():
         torch.testing.assert_close(halves[0][name] + halves[1][name], parameter.grad)
 
 
-def _half(rank: int, cut: int, folder: str) -> None:
+def _halves(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    network, (x, y) = smooth_network(), batch()
-    part = slice(0, cut) if rank == 0 else slice(cut, 12)
-    values = LOSS(network, x[part], y[part])
-    values.sum().backward()
-    grads = {name: p.grad for name, p in network.named_parameters()}
-    torch.save({"values": values.detach(), **grads}, Path(folder) / f"{rank}.pt")
+    for cut in CUTS:
+        network, (x, y) = smooth_network(), batch()
+        part = slice(0, cut) if rank == 0 else slice(cut, 12)
+        values = LOSS(network, x[part], y[part])
+        values.sum().backward()
+        grads = {name: p.grad for name, p in network.named_parameters()}
+        torch.save({"values": values.detach(), **grads}, Path(folder) / f"{cut}.{rank}.pt")
     dist.destroy_process_group()

@@ -159,5 +159,5 @@ def test_max_margin_adversarial_training_finds_the_boundary() -> None:
 
 def test_max_margin_adversarial_training_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(arms.RATES, "adam", (3e-3,))
-    job = Job(task="wine", network="mlp", arm="mma", optimizer="adam", seeds=(0,), steps=40)
-    assert max(run["accuracy"] for run in jobs.run(job, Place())["runs"]) > 0.8
+    job = Job(task="wine", network="mlp", arm="mma", optimizer="adam", seeds=(0,), steps=15)
+    assert max(run["accuracy"] for run in jobs.run(job, Place())["runs"]) > 0.7

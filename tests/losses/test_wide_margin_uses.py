@@ -49,7 +49,7 @@ def test_a_plain_loop_learns_and_widens_the_margins() -> None:
     for loss in (CrossEntropy(), WideMargin()):
         model = network(dtype=torch.float32)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for _ in range(500):
+        for _ in range(200):
             optimizer.zero_grad()
             loss(model, x, y).mean().backward()
             optimizer.step()

@@ -69,7 +69,7 @@ def test_the_weights_of_one_by_one_by_matrix_products(case: str) -> None:
 
 def same_as_one_by_one(kind: str, case: str, convolutions: Any) -> None:
     given, data = networks(kind, 2), samples()
-    setting = {**CASES[case], "steps": 20, "batch_size": 8}
+    setting = {**CASES[case], "steps": 7, "batch_size": 8}
     tolerance = 1e-4 if "second points" in case else 1e-8  # differences of close numbers magnify rounding errors
     done = population.fit(given, data, seeds=[3, 4], chunk=2, convolutions=convolutions, progress=False, **setting)
     assert done.chunks == [2]

@@ -128,7 +128,7 @@ def test_a_network_that_is_done_is_left_as_it_is(optimizer: Any, device: str, re
 
 def test_scores_that_are_not_finite_stop_it_with_the_step_and_the_network(device: str) -> None:
     setting: dict[str, Any] = {"loss": losses.Target(alpha=1.0), "steps": 200, "batch_size": None, "chunk": 3}
-    rates = [SGD(lr=0.001), SGD(lr=30.0), SGD(lr=0.001)]
+    rates = [SGD(lr=0.001), SGD(lr=300.0), SGD(lr=0.001)]
     said = []
     for recorded in (True, False):
         with pytest.raises(TrainingStopped, match="scores of network 1 are not finite") as stopped:

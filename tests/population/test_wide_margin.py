@@ -36,7 +36,7 @@ def unseen_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_weights_of_every_network_alone(name: str, kind: str, device: str) -> None:
     given, data, loss = networks(kind, 3), samples(), LOSSES[name]
-    setting: dict[str, Any] = {"optimizer": SGD(lr=0.05, momentum=0.5), "steps": 12, "batch_size": 8}
+    setting: dict[str, Any] = {"optimizer": SGD(lr=0.05, momentum=0.5), "steps": 5, "batch_size": 8}
     done = population.fit(given, data, loss=loss, seeds=[3, 4, 5], chunk=3, device=device, **setting)
     for k, network in enumerate(done.networks):
         own = loss[k] if isinstance(loss, list) else loss
@@ -62,7 +62,7 @@ def test_parts_of_batches_with_many_samples(counts: tuple[int, int], monkeypatch
 def test_masks_of_dropout_are_those_of_a_network_alone(loss: WideMargin, kind: str, device: str) -> None:
     """Trained three at once, one after the other, or with a loss that is called network by network."""
     given, data = networks(kind, 3, dropout=0.5), samples()
-    setting: dict[str, Any] = {"optimizer": AdamW(lr=0.01), "steps": 8, "batch_size": 10, "device": device}
+    setting: dict[str, Any] = {"optimizer": AdamW(lr=0.01), "steps": 5, "batch_size": 10, "device": device}
     at_once = population.fit(given, data, loss=loss, chunk=3, **setting)
     for other in (
         population.fit(given, data, loss=loss, chunk=1, **setting),

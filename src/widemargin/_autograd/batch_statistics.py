@@ -46,7 +46,7 @@ class KeptStatistics:
         def normalised(x: Tensor, running: ChannelPair, affine: ChannelPair, momentum: float, eps: float) -> Tensor:
             if x.numel() == x.shape[1]:
                 raise ValueError(f"Expected more than 1 value per channel when training, got input {list(x.shape)}")
-            out, mean, inverse = normalise(x, *affine, running, momentum, eps, route)
+            out, mean, inverse = normalise(x, affine, running, momentum, eps, route)
             self._kept.append((mean, inverse))
             return out
 
@@ -111,16 +111,10 @@ class _BatchNorms(TorchFunctionMode):
 
 
 def normalise(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running: ChannelPair,
-    momentum: float,
-    eps: float,
-    route: Route,
+    x: Tensor, affine: ChannelPair, running: ChannelPair, momentum: float, eps: float, route: Route
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`F.batch_norm` in training mode, and the statistics of the batch, all of them differentiable."""
-    result: tuple[Tensor, Tensor, Tensor] = _Normalise.apply(x, weight, bias, running, momentum, eps, route)
+    result: tuple[Tensor, Tensor, Tensor] = _Normalise.apply(x, *affine, running, momentum, eps, route)
     return result
 
 
