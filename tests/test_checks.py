@@ -81,7 +81,7 @@ def test_signs_fit_one_score(signs: list[float], column: bool, dtype: Any) -> No
             torch.zeros(2, 3),
             torch.zeros(2, dtype=torch.long, device="meta"),
             ValueError,
-            "labels is on meta, but scores is on cpu",
+            "labels is on the device meta",
         ),
         (
             torch.zeros(2, 3),

@@ -20,7 +20,19 @@ SOURCE = ROOT / "src" / "widemargin"
 
 # The layers of the design, from the bottom up. Packages import from their own layer or below; no cycles.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("types", "checks", "norms", "modules", "probabilities", "places", "layers", "_autograd", "_cuda", "_io"),
+    (
+        "types",
+        "checks",
+        "norms",
+        "modules",
+        "probabilities",
+        "places",
+        "entry_checks",
+        "layers",
+        "_autograd",
+        "_cuda",
+        "_io",
+    ),
     ("margins",),
     ("split_backward",),
     ("losses", "regularizers", "optim", "attacks", "geometry", "gp"),

@@ -9,7 +9,8 @@ import difflib
 import math
 import numbers
 import operator
-from collections.abc import Collection, Iterator
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
@@ -56,9 +57,21 @@ def check_number(
         raise ValueError(f"{name} is {value}, {expected}")
 
 
+def check_numbers(
+    name: str, values: object, *, least: _Limit = None, above: _Limit = None, below: _Limit = None
+) -> None:
+    """Raise unless `values` is a tuple or list, not empty, of finite numbers within the limits."""
+    if not isinstance(values, tuple | list):
+        raise TypeError(f"{name} is {values!r}, expected a tuple or list of numbers")
+    if not values:
+        raise ValueError(f"{name} is empty, expected at least one number")
+    for index, value in enumerate(values):
+        check_number(f"{name}[{index}]", value, least=least, above=above, below=below)
+
+
 def check_choice(name: str, value: object, options: Collection[object]) -> None:
     """Raise unless `value` is one of `options`; the error suggests the closest name."""
-    if value not in options:
+    if not isinstance(value, str | int | float | None) or value not in options:
         close = difflib.get_close_matches(value.lower(), map(str, options), n=1) if isinstance(value, str) else []
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, options))}{hint}")
@@ -73,16 +86,55 @@ def check_module_name(name: str, value: object, known: Collection[str], model: n
         raise ValueError(f"{name} has {given}, which is no module of {type(model).__name__}: {hint}")
 
 
+def check_place_names(places: object) -> tuple[str, ...]:
+    """The names of places of any network, as settings of a loss; raises unless they are a tuple or list of names."""
+    if not isinstance(places, (tuple, list)) or not places or not all(isinstance(name, str) for name in places):
+        raise TypeError(f"at is {places!r}, expected a tuple of place names such as ('input',)")
+    return tuple(places)
+
+
 def check_flag(name: str, value: object) -> None:
     """Raise unless `value` is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}, expected True or False")
 
 
-def check_seed(seed: object) -> None:
-    """Raise unless `seed` is an integer."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed is {seed!r}, expected an integer")
+def check_flags(**flags: object) -> None:
+    """Raise unless every one of `flags` is True or False."""
+    for name, value in flags.items():
+        check_flag(name, value)
+
+
+def check_names(name: str, values: object) -> None:
+    """Raise unless `values` is a sequence of texts, such as names of classes; a single text is none."""
+    if isinstance(values, str) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
+        raise TypeError(f"{name} is {values!r}, expected a tuple or list of names")
+
+
+def check_several(name: str, values: object, example: str) -> None:
+    """Raise unless `values` can be iterated over and is no text; `example` says what of."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} is {values!r}, expected a sequence such as {example}")
+
+
+def check_type(name: str, value: object, expected: type | tuple[type, ...], words: str) -> None:
+    """Raise unless `value` is of a type `expected`, in words: "a Slice of geometry.slice2d"."""
+    if not isinstance(value, expected):
+        given = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
+        raise TypeError(f"{name} is {given}, expected {words}")
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise unless `value` is the name of a file or folder."""
+    check_type(name, value, (str, os.PathLike), "a path")
+
+
+def check_seed(seed: object, name: str = "seed") -> None:
+    """Raise unless `seed` is an integer of 64 bits."""
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise TypeError(f"{name} is {seed!r}, expected an integer")
+    if not -(2**63) <= int(seed) < 2**64:
+        raise ValueError(f"{name} is {seed}, expected an integer of 64 bits")
 
 
 def check_module(model: object, name: str = "model") -> None:
@@ -91,34 +143,64 @@ def check_module(model: object, name: str = "model") -> None:
         raise TypeError(f"{name} is a {type(model).__name__}, expected an nn.Module")
 
 
+def check_weights(model: nn.Module, name: str = "model") -> None:
+    """Raise unless all parameters and buffers of `model` are finite; the error names the first that is not."""
+    for key, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise ValueError(f"{name} has {key!r} on the device meta, which has no values: move it with to_empty()")
+        if tensor.is_floating_point() and not skips_values(tensor) and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} has weights {key!r} that are not finite, expected finite numbers")
+
+
 def check_callable(name: str, value: object, example: str) -> None:
     """Raise unless `value` is a callable that is not a class; `example` shows one."""
     if not callable(value) or isinstance(value, type):
         raise TypeError(f"{name} is {value!r}, expected a callable such as {example}")
 
 
-def check_floating(tensor: object, name: str, shape: str = "") -> None:
-    """Raise unless `tensor` is a floating-point tensor; `shape` describes the expected one."""
+def check_dense(tensor: object, name: str, shape: str = "") -> None:
+    """Raise unless `tensor` is a tensor with values in memory: not sparse, complex or on the device meta."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} is a {type(tensor).__name__}, expected a tensor {shape}".rstrip())
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"{name} is a sparse tensor, expected a dense one: pass {name}.to_dense()")
+    if tensor.is_meta:
+        raise ValueError(f"{name} is on the device meta, which has no values: expected a tensor on a CPU or GPU")
+    if tensor.is_complex():
+        raise TypeError(f"{name} has dtype {tensor.dtype}, expected real numbers")
+
+
+def check_floating(tensor: object, name: str, shape: str = "") -> None:
+    """Raise unless `tensor` is a dense floating-point tensor; `shape` describes the expected one."""
+    check_dense(tensor, name, shape)
+    assert isinstance(tensor, Tensor)
     if not tensor.is_floating_point():
         cure = ": scale bytes to [0, 1] with x.float() / 255" if tensor.dtype == torch.uint8 else ""
         raise TypeError(f"{name} has dtype {tensor.dtype}, expected a floating-point tensor{cure}")
 
 
-def check_batch(x: Tensor, name: str) -> None:
+def check_batch(x: object, name: str) -> None:
     """Raise unless `x` is a batch of finite floating-point samples."""
     check_floating(x, name, "[batch, ...]")
+    assert isinstance(x, Tensor)
     if x.ndim < 2 or x.numel() == 0:
         raise ValueError(f"{name} has shape {list(x.shape)}, expected [batch, ...] with at least one sample")
     check_finite(x, name)
 
 
+def check_one(x: object, name: str) -> None:
+    """Raise unless `x` is one finite floating-point sample, without a batch."""
+    check_floating(x, name, "[...]")
+    assert isinstance(x, Tensor)
+    if not x.numel() or x.ndim == 0:
+        raise ValueError(f"{name} has shape {list(x.shape)}, expected one sample")
+    check_finite(x[None], name)
+
+
 def check_scores_and_labels(scores: Tensor, labels: Tensor, *, finite: bool = False) -> None:
     """Raise a `ValueError` or `TypeError` unless `scores` and `labels` fit each other, and with `finite` are finite."""
     check_floating(scores, "scores", "[batch, classes] or [batch]")
-    if not isinstance(labels, Tensor):
-        raise TypeError(f"labels is a {type(labels).__name__}, expected a tensor [batch]")
+    check_dense(labels, "labels", "[batch]")
     if scores.ndim not in (1, 2):
         raise ValueError(f"scores has shape {list(scores.shape)}, expected [batch, classes], or [batch] when binary")
     if labels.ndim != 1:
@@ -139,6 +221,28 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor, *, finite: bool = Fa
         check_class_indices(labels, scores.shape[1])
     if finite:
         check_finite(scores, "scores")
+
+
+def check_labels(labels: object, samples: int, name: str = "labels") -> None:
+    """Raise unless `labels` is a dense tensor of one label per sample, before the scores of a network are known."""
+    check_dense(labels, name, "[batch]")
+    assert isinstance(labels, Tensor)
+    if labels.ndim != 1:
+        raise ValueError(f"{name} has shape {list(labels.shape)}, expected [batch]")
+    if len(labels) != samples:
+        raise ValueError(f"{name} has {len(labels)} entries, but x has {samples} samples")
+    if labels.dtype == torch.bool:
+        raise TypeError(f"{name} has dtype torch.bool, expected class indices, or -1.0 and 1.0 for one score a sample")
+
+
+def check_index(index: object, samples: int, name: str = "index") -> None:
+    """Raise unless `index` is a tensor with one integer per sample."""
+    check_dense(index, name, "[samples]")
+    assert isinstance(index, Tensor)
+    if index.is_floating_point() or index.dtype == torch.bool:
+        raise TypeError(f"{name} has dtype {index.dtype}, expected integers")
+    if index.shape != (samples,):
+        raise ValueError(f"{name} has shape {list(index.shape)}, expected [{samples}], one entry per sample")
 
 
 def check_signs(labels: Tensor, name: str = "labels") -> None:

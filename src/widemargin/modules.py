@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widemargin.checks import check_dense, check_module, is_capturing
 from widemargin.types import is_binary
+
+_SOURCE = str(Path(__file__).parent)
 
 
 class NamedInputs:
@@ -84,9 +89,34 @@ else:
 
 
 def forward(model: nn.Module, x: ModelInputs) -> Tensor:
-    """The scores of `model` for `x`, which is passed by names where it has them."""
+    """The scores of `model` for `x`, which is passed by names where it has them.
+
+    Where torch refuses the shape or the dtype, a `ValueError` names them.
+    """
+    check_module(model)
     x = arguments(model, x)
-    return scores_of(model(x) if isinstance(x, Tensor) else model(**x))
+    with explained(x):
+        return scores_of(model(x) if isinstance(x, Tensor) else model(**x))
+
+
+@contextmanager
+def explained(x: ModelInputs) -> Iterator[None]:
+    """Raise a `ValueError` that names the shape and the dtype of `x` where torch refuses them in the `with` block."""
+    try:
+        yield
+    except RuntimeError as error:
+        if _is_of_the_call(error, x):
+            raise
+        given = f"x has shape {list(x.shape)} and dtype {x.dtype}" if isinstance(x, Tensor) else f"x is {x}"
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{given}, which the network can't take: {reason}") from error
+
+
+def _is_of_the_call(error: RuntimeError, x: ModelInputs) -> bool:
+    """Whether an error is not about the inputs: of this package, of memory, of a device or of a capture."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    is_own = last.filename.startswith(_SOURCE) and str(last.line).startswith("raise")
+    return is_own or isinstance(error, torch.OutOfMemoryError) or "CUDA error" in str(error) or is_capturing(x.device)
 
 
 def arguments(model: nn.Module, x: ModelInputs) -> ModelInputs:
@@ -95,7 +125,8 @@ def arguments(model: nn.Module, x: ModelInputs) -> ModelInputs:
     Others are left out, as Hugging Face's Trainer leaves out unused columns. A single tensor whose name the network
     does not know is passed as it is.
     """
-    if isinstance(x, Tensor):
+    if not isinstance(x, NamedInputs):
+        check_dense(x, "x", "[batch, ...]")
         return x
     known = _argument_names(type(unwrap(model)))
     if known is None:
@@ -163,7 +194,10 @@ def unwrap_ddp(model: nn.Module) -> nn.Module:
 def predict(model: nn.Module, x: Tensor, *, batch_size: int | None = None) -> Tensor:
     """The scores of `x` in evaluation mode, without gradients, computed `batch_size` samples at a time (None: all)."""
     with evaluating(model), torch.no_grad():
-        return torch.cat([scores_of(model(cast_input(model, part))) for part in x.split(batch_size or len(x))])
+        parts = [forward(model, cast_input(model, part)) for part in x.split(batch_size or len(x))]
+    if parts[0].ndim == 0:
+        raise ValueError("scores has shape [], expected [batch, classes], or [batch] when binary")
+    return torch.cat(parts)
 
 
 def predicted_labels(scores: Tensor) -> Tensor:

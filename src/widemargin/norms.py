@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from widemargin._cuda import has_triton
+from widemargin.checks import check_batch, check_counts, check_floating, check_module
 from widemargin.types import HALF, PerExample, wide
 
 
@@ -39,6 +40,7 @@ def lp(x: Float[Tensor, "batch ..."], p: float) -> PerExample:
     summed in float64. Half precision is summed in float32. The gradient at 0 is defined as 0.
     """
     check_p(p)
+    _check_rows(x, "x")
     if p == 2 and x.is_cuda and has_triton():
         from widemargin._cuda import norm_kernels
 
@@ -62,6 +64,7 @@ def steepest(gradient: Float[Tensor, "batch ..."], p: float) -> Float[Tensor, "b
     gradient/‖gradient‖_2 for p = 2, its signs for p = ∞, and its largest entry alone for p = 1.
     """
     check_p(p)
+    _check_rows(gradient, "gradient")
     rows = wide(gradient.flatten(1) if gradient.ndim > 1 else gradient[:, None])
     largest = rows.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
     if p == math.inf:
@@ -78,6 +81,7 @@ def steepest(gradient: Float[Tensor, "batch ..."], p: float) -> Float[Tensor, "b
 
 def frobenius(weight: Tensor) -> Tensor:
     """‖W‖_F = √(Σ W_ij²), over all entries of a matrix or kernel."""
+    _check_rows(weight, "weight", least=0)
     return torch.linalg.vector_norm(weight)
 
 
@@ -86,11 +90,13 @@ def two_one(weight: Tensor) -> Tensor:
 
     A row belongs to one output unit: for a convolution, the kernel of one output channel.
     """
+    _check_rows(weight, "weight")
     return torch.linalg.vector_norm(weight.flatten(1), dim=1).sum()
 
 
 def spectral(weight: Float[Tensor, "rows columns"]) -> Tensor:
     """‖W‖_σ: the largest singular value of a matrix, by SVD, or by Lanczos when the matrix is large."""
+    check_batch(weight, "weight")
     w = wide(weight.detach())
     if min(w.shape) <= 1024:
         return torch.linalg.matrix_norm(w, ord=2)
@@ -104,8 +110,11 @@ def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
     A convolution is the linear operator with its stride, padding and dilation on images of that size, not its kernel
     reshaped to a matrix, whose norm can be several times smaller. Computed in float32 at least, also under autocast.
     """
-    weight = layer.weight
-    assert isinstance(weight, Tensor)
+    check_module(layer, "layer")
+    check_counts("input_shape", tuple(input_shape) if isinstance(input_shape, torch.Size) else input_shape)
+    weight = getattr(layer, "weight", None)
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"layer is a {type(layer).__name__}, expected a linear layer with a weight")
     if weight.ndim == 2:
         return spectral(weight)
     if weight.dtype in HALF:
@@ -163,6 +172,13 @@ def largest_singular_value(
         right.append(w / beta)
         u = _orthogonal(forward(right[-1]) - beta * left[-1], left)
     return value
+
+
+def _check_rows(x: Tensor, name: str, *, least: int = 1) -> None:
+    """Raise unless `x` has rows of real numbers; values are not checked: norms are taken in training steps."""
+    check_floating(x, name, "[batch, ...]")
+    if x.ndim < least:
+        raise ValueError(f"{name} has shape {list(x.shape)}, expected [batch, ...]")
 
 
 def _orthogonal(v: Tensor, basis: list[Tensor]) -> Tensor:

@@ -12,29 +12,31 @@ the scores.
 **Samples must not mix.** Per-sample gradients are rows of the gradient of a sum over the batch, which is correct only
 if a sample's scores don't depend on the other samples. BatchNorm in training mode mixes them, so `watch` raises unless
 `statistics` is given: `"coupled"` differentiates through the batch statistics, as the papers' codes do; `"frozen"`
-holds the batch statistics constant in the gradients at the places (and only there: `loss.backward()` still flows
-through them).
+holds them constant in the gradients at the places (and only there: `loss.backward()` still flows through them).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from widemargin._autograd.frozen_batchnorm import Route, freeze
+from widemargin._autograd.graph_search import is_computed_from
 from widemargin._autograd.jacobian_products import batched_vjp, jvp
-from widemargin.checks import check_choice, check_module, check_module_name
+from widemargin.checks import check_choice, check_module, check_module_name, check_type
 from widemargin.modules import (
     ModelInputs,
     arguments,
     is_checkpointing,
     is_compiled,
     mixing_modules,
+    scores_of,
     uncompiled,
     unwrap,
 )
@@ -43,7 +45,6 @@ from widemargin.types import Args, Kwargs
 BatchStatistics: TypeAlias = Literal["coupled", "frozen"]
 
 INPUT, OUTPUT = "input", "output"
-
 Places: TypeAlias = Sequence[str | nn.Module] | Literal["all"]
 """Place names and modules of a network, or `"all"`: the input and every layer with weights (see `check_places`)."""
 
@@ -62,10 +63,11 @@ class At(_ZeroTensors):
     def __init__(self, names: Sequence[str]) -> None:
         self._zeros: dict[str, Tensor | None] = dict.fromkeys(names)
         self.activations: dict[str, Tensor] = {}
-        """The input or activations at every place that a forward pass has reached, without their graph."""
+        """What has reached every place in the forward pass, without its graph."""
         self._held_constant: Callable[[], AbstractContextManager[None]] = nullcontext
         self._is_compiled = False
         self._mixes: str | None = None
+        self._pass_scores: ref[Tensor] | None = None
         self.moved: Callable[[Mapping[str, Tensor]], Tensor] | None = None
         """The scores of the same pass with steps added at some places, where the pass can be repeated."""
 
@@ -106,6 +108,17 @@ class At(_ZeroTensors):
         zero = value.new_zeros(()).expand(value.shape).requires_grad_()
         self._zeros[name], self.activations[name] = zero, value.detach()
         return value + zero
+
+    def note_scores(self, _: nn.Module, __: object, output: object) -> None:
+        """Forward hook of the network: remembers the scores of the pass, without keeping them alive."""
+        with suppress(TypeError):
+            self._pass_scores = ref(scores_of(output))
+
+    def belongs_to(self, scores: Tensor) -> bool:
+        """Whether `scores` are those of the watched pass, or were computed from them or from the places."""
+        own = None if self._pass_scores is None else self._pass_scores()
+        found = [tensor for tensor in (*self._zeros.values(), own) if tensor is not None]
+        return self._pass_scores is None or own is scores or is_computed_from(scores, found)
 
     def frozen_route(self) -> Route:
         """A route for the gradients of BatchNorm layers, which those at the places take with constant statistics."""
@@ -233,6 +246,7 @@ def watch(model: nn.Module, places: Places = (INPUT,), *, statistics: BatchStati
                 stack.callback(freeze(model.get_submodule(name), route).remove)
         for name in names:
             stack.callback(_attach(model, modules.get(name, model), name, at).remove)
+        stack.callback(model.register_forward_hook(at.note_scores).remove)
         yield at
 
 
@@ -279,8 +293,8 @@ def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:
         has_embedding = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in names)
         leaves = (m for m in names if not any(m.children()) and any(True for _ in m.parameters()))
         return (*(() if has_embedding else (INPUT,)), *(names[module] for module in leaves))
-    if isinstance(places, (str, nn.Module)):
-        given = repr(places) if isinstance(places, str) else f"a {type(places).__name__}"
+    if isinstance(places, (str, nn.Module)) or not isinstance(places, Iterable):
+        given = f"a {type(places).__name__}" if isinstance(places, nn.Module) else repr(places)
         raise TypeError(f"at is {given}, expected 'all' or a sequence of place names and modules such as ('input',)")
     known = [INPUT, OUTPUT, *(name for name in names.values() if name != OUTPUT)]
     found: list[str] = []
@@ -293,6 +307,13 @@ def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:
     if not found:
         raise ValueError("at is empty, expected at least one place such as 'input'")
     return tuple(found)
+
+
+def check_watched(at: At, scores: Tensor) -> None:
+    """Raise unless `at` are the places of the forward pass that gave `scores`."""
+    check_type("at", at, At, "the places of places.watch(model, …)")
+    if not at.belongs_to(scores):
+        raise ValueError("at has the places of another forward pass, expected those of the pass that gave the scores")
 
 
 def default_places(model: nn.Module, x: ModelInputs) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from widemargin.checks import skips_values
+from widemargin.checks import check_choice, check_module, skips_values
 from widemargin.modules import scores_of, unwrap
 from widemargin.types import HALF, Scores, is_binary, wide
 
@@ -28,6 +28,7 @@ def from_probabilities(model: nn.Module) -> nn.Module:
     an `nn.Softmax` or `nn.Sigmoid`, they are its inputs, to the last bit; otherwise a probability that rounds to 0 or 1
     has no finite score, and an error says so. Names of places are those of `model`, and its weights are trained.
     """
+    check_module(model)
     return model if isinstance(model, FromProbabilities) else FromProbabilities(model)
 
 
@@ -78,6 +79,8 @@ def without_head(network: nn.Module) -> nn.Module:
 
 def read_model(model: nn.Module, read_as: str) -> nn.Module:
     """`from_probabilities(model)` where `read_as` says so, else `model`."""
+    check_module(model)
+    check_choice("read_as", read_as, ("logits", "softmax", "probabilities"))
     return from_probabilities(model) if read_as == "probabilities" else model
 
 

@@ -179,3 +179,35 @@ def test_foolbox_itself_finds_nothing_much_nearer(p: float) -> None:
     assert float((ours.distances[both] / theirs.distances[both]).median()) < 1.02
     assert bool((answers(model, theirs.points[theirs.found]) != y[theirs.found]).all())
     assert bool((best.distances <= torch.minimum(ours.distances, theirs.distances) * 1.002).all())
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_the_best_search_is_never_farther_than_our_own(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the other start is nearer, but a worse one to go on from."""
+    torch.manual_seed(4)
+    model, x = mlp(), torch.randn(40, 6)
+    y = answers(model, x)
+    own = minimal(model, x, y, p=p, search="own", steps=5)
+    near = torch.where(own.found[:, None], own.points + 1e-3 * torch.randn_like(x), x)  # a little nearer or farther
+    search = importlib.import_module("widemargin.attacks.minimal")
+    monkeypatch.setattr(search, "_foolbox", lambda *_: types.ModuleType("foolbox"))
+    monkeypatch.setattr(search, "_fast_minimum_norm", lambda *_: near)
+    best = minimal(model, x, y, p=p, search="best", steps=5)
+    assert bool((best.distances <= own.distances).all())
+    assert bool((best.distances < own.distances).any())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_points_of_half_precision_are_misclassified_in_half_precision(dtype: torch.dtype, p: float) -> None:
+    torch.manual_seed(5)
+    model, x = mlp().to(dtype), torch.rand(20, 6).to(dtype)
+    y = answers(model, x)
+    found = minimal(model, x, y, p=p, search="own", bounds=(0.0, 1.0), steps=10)
+    assert found.points.dtype == dtype
+    assert bool((answers(model, found.points) != y)[found.found].all())
+    assert torch.equal(found.distances[found.found], norms.lp((found.points.double() - x.double()), p)[found.found])
+    exact = minimal(model.float(), x.float(), y, p=p, search="own", bounds=(0.0, 1.0), steps=10)
+    assert int(found.found.sum()) >= int(exact.found.sum()) - 1
+    both = found.found & exact.found & (exact.distances > 0.05)
+    assert float((found.distances / exact.distances)[both].median()) == pytest.approx(1.0, abs=0.1)

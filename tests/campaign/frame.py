@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 PARTS = (
+    "bad_calls",
     "mutated_results",
     "mutated_checkpoints",
     "cut_logs",
@@ -19,7 +20,7 @@ PARTS = (
     "killed_trainings",
     "killed_studies",
 )
-"""Parts, in the order of their run; a part of bad calls has its place here."""
+"""Parts, in the order of their run."""
 
 
 class Part(Protocol):

@@ -141,7 +141,7 @@ def test_a_sample_without_direction_is_named(value: float, norm: str) -> None:
 
 
 def test_tokens_have_no_direction() -> None:
-    with pytest.raises(TypeError, match=r"x has dtype torch\.int64"):
+    with pytest.raises(TypeError, match=r"data has dtype torch\.int64"):
         to_sphere(torch.ones(2, 2, dtype=torch.int64))
 
 
@@ -161,7 +161,7 @@ def test_unit_range_of_the_data_itself_and_of_others() -> None:
 
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0, float("inf")), None])
 def test_a_range_has_two_ends(bounds: tuple[float, float] | None) -> None:
-    with pytest.raises(ValueError, match="bounds is"):
+    with pytest.raises(ValueError, match=r"^bounds"):
         to_unit_range(torch.ones(3, 2), bounds)
 
 
@@ -207,7 +207,7 @@ def test_single_precision_in_and_out_but_not_inside() -> None:
 
 @pytest.mark.parametrize("dims", [0, 5, 8])
 def test_no_more_directions_than_the_data_have(dims: int) -> None:
-    with pytest.raises(ValueError, match=rf"dims is {dims}, .*1\.\.4"):
+    with pytest.raises(ValueError, match=rf"dims is {dims}, "):
         Pca.fit(drawn(5, 6), dims)
 
 

@@ -172,7 +172,7 @@ P, ONES = small_posterior(), torch.ones(4, 3)
         (lambda: gp.ensemble(P, 0, seed=0), ValueError, "members is 0"),
         (lambda: gp.ensemble(P, 1, seed=0, draws=0), ValueError, "draws is 0"),
         (lambda: gp.ensemble(P, 1, seed=-1), ValueError, "seed is -1"),
-        (lambda: gp.ensemble(5, 1, seed=0), TypeError, "posterior is a int"),  # type: ignore[arg-type]
+        (lambda: gp.ensemble(5, 1, seed=0), TypeError, "posterior is 5"),  # type: ignore[arg-type]
         (lambda: gp.expected_accuracy(P, torch.ones(4), 1), ValueError, r"labels has shape \[4\]"),
         (lambda: gp.expected_accuracy(P, torch.ones(5), 0), ValueError, "members is 0"),
         (lambda: gp.finite_ensemble(ONES[0]), ValueError, r"predictions has shape \[3\]"),

@@ -122,7 +122,7 @@ def test_scores_behind_a_softmax_have_no_classifier() -> None:
     [
         ({"weight": -1.0}, ValueError, "weight is -1.0"),
         ({"weight": 1.0, "layers": "fc1"}, TypeError, "layers is 'fc1'"),
-        ({"weight": 1.0, "layers": ()}, TypeError, r"layers is \(\)"),
+        ({"weight": 1.0, "layers": ()}, TypeError, "layers is empty"),
     ],
 )
 @pytest.mark.usefixtures("untyped")

@@ -59,4 +59,6 @@ class ProgressBars:
 
 def is_shown(progress: bool | None) -> bool:
     """Whether bars are shown: as `progress` says, and for None on a terminal only."""
+    if progress is not None and not isinstance(progress, bool):
+        raise TypeError(f"progress is {progress!r}, expected True, False or None")
     return sys.stderr.isatty() if progress is None else progress

@@ -9,8 +9,10 @@ from functools import partial
 from torch import Tensor, nn
 
 from widemargin.attacks.fgsm_pgd import check_settings, pgd
-from widemargin.attacks.input_range import Bounds, Inputs
+from widemargin.attacks.input_range import Bounds, Inputs, check_inputs
 from widemargin.attacks.noise import Seed, global_generator
+from widemargin.checks import check_flag, check_labels, check_module
+from widemargin.entry_checks import checked_by_caller
 from widemargin.losses import CrossEntropy, Loss, Wrapper, as_loss
 from widemargin.types import Labels
 
@@ -45,6 +47,7 @@ class Adversarial(Wrapper):
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", as_loss(self.loss))
         check_settings(self.epsilon, self.step, self.steps, self.p, self.bounds)
+        check_flag("random_start", self.random_start)
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The adversarial examples, and their labels."""
@@ -52,6 +55,10 @@ class Adversarial(Wrapper):
 
     def examples(self, model: nn.Module, x: Inputs, y: Labels, *, seed: Seed | None = None) -> Inputs:
         """The x̂ that the loss is taken at; `seed` replaces torch's global generator."""
+        check_module(model)
+        check_inputs(x, None)
+        check_labels(y, len(x))
         attack = partial(pgd, step=self.step, steps=self.steps, p=self.p, random_start=self.random_start)
         seed = global_generator(x.device) if seed is None else seed
-        return attack(model, x, y, self.epsilon, seed=seed, bounds=self.bounds)
+        with checked_by_caller():  # a training step has no time for it
+            return attack(model, x, y, self.epsilon, seed=seed, bounds=self.bounds)

@@ -14,8 +14,9 @@ from widemargin._io.progress import track
 from widemargin.attacks.fgsm_pgd import fgsm, ifgsm, pgd
 from widemargin.attacks.input_range import Bounds, check_bounds, into_bounds
 from widemargin.attacks.noise import as_generator, gaussian
-from widemargin.checks import check_floating, check_number, check_scores_and_labels
+from widemargin.checks import check_floating, check_module, check_number, check_scores_and_labels, check_several
 from widemargin.data import Data, batches, load
+from widemargin.entry_checks import check_call, checked_by_caller
 from widemargin.modules import arguments, cast_input, predict, predicted_labels, unwrap_ddp
 from widemargin.probabilities import Outputs, read_model
 
@@ -80,6 +81,7 @@ def curve(
         read_as: `"probabilities"` for networks that end in a softmax or sigmoid, see `margins.from_probabilities`.
         progress: show a bar; by default on a terminal only.
     """
+    check_module(model)
     sizes = _check(epsilons, attack, source)
     data = load(data) if isinstance(data, str) else data
     if bounds == "data":
@@ -91,12 +93,18 @@ def curve(
     correct, samples = [0] * len(sizes), 0
     found = batches(data, batch_size=batch_size)
     for x, y in track(found, "Attacking", progress=progress):
-        samples += len(y)
         x = arguments(maker, cast_input(maker, x))
         check_floating(x, "x", "[batch, ...]")
         y = y.to(x.device)
+        if not samples:
+            found.check_classes(predict(target, x[:1]))
+            for network in dict.fromkeys((target, maker)):
+                check_call(network, cast_input(network, x), y)
+        samples += len(y)
         for i, (epsilon, move) in enumerate(zip(sizes, moves)):
-            scores = predict(target, move(maker, x, y, epsilon, bounds=bounds))
+            with checked_by_caller():
+                moved = move(maker, x, y, epsilon, bounds=bounds)
+            scores = predict(target, moved)
             labels = y.to(scores.device)
             found.check_classes(scores)
             check_scores_and_labels(scores, labels)
@@ -112,6 +120,9 @@ def curve(
 
 
 def _check(epsilons: Sequence[float | int], attack: str | Attack | Own, source: nn.Module | None) -> list[float | int]:
+    check_several("epsilons", epsilons, "[0.1, 0.2]")
+    if source is not None:
+        check_module(source, "source")
     sizes = list(epsilons)
     if not sizes:
         raise ValueError("epsilons is empty, expected at least one size such as 0.1")

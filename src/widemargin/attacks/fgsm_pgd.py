@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.attacks.input_range import Bounds, Inputs, check_bounds, check_inputs, into_bounds
 from widemargin.attacks.noise import Seed, as_generator, normal, uniform
-from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
+from widemargin.checks import check_choice, check_count, check_flag, check_number, check_scores_and_labels
 from widemargin.data.array_arguments import takes_arrays
-from widemargin.modules import evaluating, scores_of, unwrap_ddp
+from widemargin.entry_checks import check_call
+from widemargin.modules import evaluating, forward, unwrap_ddp
 from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
@@ -117,8 +118,10 @@ def pgd(
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid.
     """
     check_settings(epsilon, step, steps, p, bounds)
+    check_flag("random_start", random_start)
     check_inputs(x, bounds)
     model, x = read_model(model, read_as), x.detach()
+    check_call(unwrap_ddp(model), x, y)
     start = _start(x, epsilon, p, as_generator("pgd", seed)) if random_start else x.clone()
     if epsilon == 0:
         return x.clone()
@@ -182,7 +185,7 @@ def gradient(model: nn.Module, x: Inputs, y: Labels) -> Inputs:
     network = unwrap_ddp(model)
     with evaluating(network), torch.inference_mode(False), torch.enable_grad():
         moved, y = x.clone().detach().requires_grad_(), y.clone()  # neither may be an inference tensor
-        scores = scores_of(network(moved))
+        scores = forward(network, moved)
         check_are_scores(network, scores)
         (slope,) = torch.autograd.grad(excess(scores, y).sum(), moved)
     return slope

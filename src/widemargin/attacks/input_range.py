@@ -23,15 +23,17 @@ def check_bounds(bounds: Bounds) -> None:
         return
     if not isinstance(bounds, tuple) or len(bounds) != 2 or not all(isinstance(b, numbers.Real) for b in bounds):
         raise TypeError(f"bounds is {bounds!r}, expected a pair (low, high) of numbers, or None")
-    if not bounds[0] < bounds[1]:
+    if not bounds[0] < bounds[1]:  # also if one is NaN
         raise ValueError(f"bounds is {bounds!r}, expected low < high")
 
 
 def check_inputs(x: Tensor, bounds: Bounds) -> None:
     """Raise unless `x` is floating point and lies in `bounds`; values are not checked in a CUDA graph."""
-    check_floating(x, "x")
+    check_floating(x, "x", "[batch, ...]")
     check_bounds(bounds)
-    if bounds is None or not len(x) or is_capturing(x.device):
+    if x.ndim < 1 or not len(x):
+        raise ValueError(f"x has shape {list(x.shape)}, expected [batch, ...] with at least one sample")
+    if bounds is None or is_capturing(x.device):
         return
     outside = ~((x >= bounds[0]) & (x <= bounds[1])).reshape(len(x), -1)
     if bool(outside.any()):

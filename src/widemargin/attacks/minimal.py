@@ -6,7 +6,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,13 @@ from widemargin import norms
 from widemargin._io.optional import import_optional
 from widemargin.attacks.hyperplane_step import shortest_step
 from widemargin.attacks.input_range import Bounds, Inputs, check_inputs, into_bounds
-from widemargin.checks import check_choice, check_count, check_finite, check_scores_and_labels, without_value_checks
+from widemargin.checks import check_choice, check_count, check_scores_and_labels, without_value_checks
 from widemargin.data.array_arguments import takes_arrays
+from widemargin.entry_checks import check_call
 from widemargin.margins.output import output
-from widemargin.modules import evaluating, scores_of, unwrap_ddp
+from widemargin.modules import evaluating, forward, unwrap_ddp
 from widemargin.probabilities import Outputs, check_are_scores, read_model
-from widemargin.types import Labels, Mask, PerExample, is_binary
+from widemargin.types import HALF, Labels, Mask, PerExample, is_binary, wide
 
 Search: TypeAlias = Literal["best", "own", "foolbox"]
 
@@ -65,7 +66,8 @@ def minimal(
     2016), then bisection back towards x. From the nearest of these points: projections of x onto the boundary
     linearised at x̂, each taken only if it is misclassified and nearer (as FAB does, Croce and Hein 2020). A point
     counts as misclassified where f_y is below another score by more than the rounding of the scores, in evaluation mode
-    and in the network's own dtype.
+    and in the network's own dtype. Points of half precision are searched for in float32, and rounded where the network
+    is called.
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
@@ -81,28 +83,42 @@ def minimal(
     """
     norms.check_p(p)
     check_count("steps", steps)
-    check_inputs(x, bounds)
-    check_finite(x, "x")
     check_count("targets", targets)
-    check_choice("search", search, ("best", "own", "foolbox"))
+    check_choice("search", search, get_args(Search))
+    check_inputs(x, bounds)
     network = read_model(unwrap_ddp(model), read_as)
+    check_call(network, x, y)
     with evaluating(network), torch.inference_mode(False), torch.no_grad():
-        problem = _Problem(network=network, x=x.detach().clone(), y=y.clone(), p=p, bounds=bounds)
+        subject = _Rounding(network, x.dtype) if x.dtype in HALF else network
+        problem = _Problem(network=subject, x=wide(x.detach().clone()), y=y.clone(), p=p, bounds=bounds)
         scores = problem.scores(problem.x)
         check_scores_and_labels(scores, y, finite=True)
         check_are_scores(network, scores)
         others = 1 if is_binary(scores) else scores.shape[1] - 1
         ranks = [None, *range(min(targets, others))] if search != "foolbox" else []
-        starts = [_deepfool(problem, rank, steps) for rank in ranks]
+        best, distances = _refined(problem, [_deepfool(problem, rank, steps) for rank in ranks], steps)
         if search != "own" and (foolbox := _foolbox(p, others, search)) is not None:
-            starts.append(_fast_minimum_norm(foolbox, problem))
-        best, distances = _nearest(problem, starts)
-        best = _refine(problem, best, distances, steps)
-        distances = torch.where(distances.isfinite(), problem.distance(best), distances)
+            # Refined on its own: the nearer start may end farther away.
+            point, new = _refined(problem, [_fast_minimum_norm(foolbox, problem)], steps)
+            nearer = new < distances
+            best, distances = torch.where(_expand(nearer, best), point, best), torch.where(nearer, new, distances)
         is_wrong = _gap(scores, y) <= 0
         distances = torch.where(is_wrong, torch.zeros_like(distances), distances)
-        best = torch.where(_expand(is_wrong | distances.isinf(), best), problem.x, best)
+        best = torch.where(_expand(is_wrong | distances.isinf(), best), problem.x, best).to(x.dtype)
+        distances = torch.where(distances.isfinite(), problem.distance(best), distances)
     return Minimal(points=best, distances=distances, found=distances.isfinite())
+
+
+class _Rounding(nn.Module):
+    """A network of half precision on inputs of float32, which it rounds: steps would vanish in half precision."""
+
+    def __init__(self, network: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.network, self.dtype = network, dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scores of the rounded inputs, in float32."""
+        return forward(self.network, x.to(self.dtype)).float()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,12 +130,15 @@ class _Problem:
     bounds: Bounds
 
     def scores(self, points: Tensor) -> Tensor:
-        return scores_of(self.network(points))
+        return forward(self.network, points)
 
     def is_wrong(self, points: Tensor) -> Tensor:
         """Which points are misclassified, by more than rounding."""
         scores = self.scores(points)
-        tolerance = 8 * torch.finfo(scores.dtype).eps * scores.abs().reshape(len(scores), -1).amax(dim=1)
+        # The sums inside a network of half precision are of float32: its scores are off by their own rounding alone.
+        half = self.network.dtype if isinstance(self.network, _Rounding) else None
+        eps = 8 * torch.finfo(scores.dtype).eps if half is None else torch.finfo(half).eps
+        tolerance = eps * scores.abs().reshape(len(scores), -1).amax(dim=1)
         return _gap(scores, self.y) < -tolerance
 
     def slope(self, points: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -189,6 +208,13 @@ def _nearest(problem: _Problem, starts: list[Tensor]) -> tuple[Tensor, Tensor]:
         nearer = new < distances
         best, distances = torch.where(_expand(nearer, best), point, best), torch.where(nearer, new, distances)
     return best, distances
+
+
+def _refined(problem: _Problem, starts: list[Tensor], steps: int) -> tuple[Tensor, Tensor]:
+    """The nearest misclassified point that is found from these, and its distance (infinite if there is none)."""
+    best, distances = _nearest(problem, starts)
+    best = _refine(problem, best, distances, steps)
+    return best, torch.where(distances.isfinite(), problem.distance(best), distances)
 
 
 def _refine(problem: _Problem, best: Tensor, distances: Tensor, steps: int) -> Tensor:

@@ -39,6 +39,8 @@ class SparseDictionary:
     def __post_init__(self) -> None:
         check_count("atoms", self.atoms)
         check_count("sparsity", self.sparsity)
+        if self.sparsity > self.atoms:
+            raise ValueError(f"sparsity is {self.sparsity}, but the dictionary has {self.atoms} atoms")
 
     def log_number(self, radius: float, x: Tensor) -> float:
         """ln N at `radius`, in units of the largest ‖x‖_2: the data is scaled into the unit ball."""

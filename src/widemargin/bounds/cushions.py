@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin.bounds.chain import Link, chain_of
-from widemargin.checks import check_count
+from widemargin.checks import check_count, check_seed
 from widemargin.margins.normalized import Biases
 from widemargin.modules import cast_input, evaluating, uncompiled, unwrap
 
@@ -82,6 +82,7 @@ def cushions(
     """
     check_count("batch_size", batch_size)
     check_count("probes", 2 if probes is None else probes, least=0)
+    check_seed(seed)
     if probes == 1:
         raise ValueError("probes is 1, expected 0 for exact norms, or at least 2 for a standard error")
     weights = chain_of(model, x, biases=biases).weights

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.bounds.chain import chain_of
 from widemargin.bounds.result import Certificate, MarginEstimate
-from widemargin.checks import check_choice, check_count, check_scores_and_labels
+from widemargin.checks import check_batch, check_choice, check_count, check_labels, check_scores_and_labels, check_seed
 from widemargin.geometry import jacobian_margin
 from widemargin.layers.network import against
 from widemargin.modules import cast_input, evaluating, predict, scores_of, uncompiled, unwrap
@@ -78,6 +78,9 @@ def input_margin(
     check_count("steps", steps, least=2)
     check_count("batch_size", batch_size)
     check_choice("jacobian", jacobian, ("estimate", "exact"))
+    check_seed(seed)
+    check_batch(x, "x")
+    check_labels(labels, len(x))
     if jacobian == "exact" and tuple(x.shape[1:]) != (2,):
         raise ValueError(f"jacobian is 'exact', but x has shape {list(x.shape)}, expected [batch, 2]")
     chain = chain_of(model, x, biases="ignore", batch_norm=True)

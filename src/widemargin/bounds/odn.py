@@ -12,7 +12,7 @@ from widemargin import norms, places
 from widemargin.bounds.chain import LayerChain, Link, chain_of
 from widemargin.bounds.cushions import Cushions, cushions
 from widemargin.bounds.result import Assumption, Bound
-from widemargin.checks import check_choice, check_number
+from widemargin.checks import check_batch, check_choice, check_labels, check_number
 from widemargin.margins.measurement import measure
 from widemargin.margins.normalized import Biases
 from widemargin.modules import predict, unwrap
@@ -100,6 +100,8 @@ def odn(
     check_number("delta", delta, above=0.0, below=1.0)
     check_choice("cushion_form", cushion_form, ("printed", "squared"))
     check_choice("log_form", log_form, ("printed", "proof"))
+    check_batch(x, "x")
+    check_labels(labels, len(x))
     found = cushions(model, x, probes=probes, seed=seed, batch_size=batch_size, biases=biases)
     chain = chain_of(model, x, biases=biases)
     distances, sizes = _margins(model, x, labels, batch_size)
@@ -156,8 +158,6 @@ def _layer(link: Link, found: Cushions, power: int) -> OdnLayer:
 
 def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
     """The linearised l_2 distance at the input, and ‖f(x)‖_2, of every sample."""
-    if len(labels) != len(x):
-        raise ValueError(f"labels has {len(labels)} entries, but x has {len(x)} samples")
     network = unwrap(model)
     measured_at = measure(network, (x, labels), at=(places.INPUT,), batch_size=batch_size, progress=False)
     scores = predict(network, x, batch_size=batch_size).double().reshape(len(x), -1)

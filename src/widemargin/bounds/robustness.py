@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_args
 
 from torch import Tensor
 
 from widemargin.bounds.covering import Covering, GreedyCovering
 from widemargin.bounds.result import Assumption, Bound, Certificate, MarginEstimate, power
-from widemargin.checks import check_count, check_number
+from widemargin.checks import check_batch, check_count, check_number, check_several, check_type
 
 _LN2 = math.log(2)
 
@@ -59,6 +59,8 @@ def robustness(
     """
     if not isinstance(margins, Certificate | MarginEstimate):
         raise TypeError(f"margins is a {type(margins).__name__}, expected a Certificate or an MarginEstimate")
+    check_batch(x, "x")
+    check_type("covering", covering, get_args(Covering), "GaussianMixture, SparseDictionary or GreedyCovering")
     if len(margins.values) != len(x):
         raise ValueError(f"margins has {len(margins.values)} entries, but x has {len(x)} samples")
     check_count("classes", classes, least=2)
@@ -127,11 +129,19 @@ def growth(
         classifier: ‖v‖_2.
         samples: m; by default the number of inputs.
     """
+    check_batch(x, "x")
+    check_type("covering", covering, get_args(Covering), "GaussianMixture, SparseDictionary or GreedyCovering")
+    check_several("depths", depths, "[1, 2, 3]")
+    check_several("margins", margins, "[0.1, 0.2, 0.3]")
     if len(depths) != len(margins):
         raise ValueError(f"margins has {len(margins)} entries, but depths has {len(depths)}")
-    bad = [gamma for gamma in margins if not gamma > 0]
-    if bad:
-        raise ValueError(f"margins has {bad[0]}, expected positive numbers")
+    for index, (depth, gamma) in enumerate(zip(depths, margins)):
+        check_count(f"depths[{index}]", depth)
+        check_number(f"margins[{index}]", gamma, above=0.0)
+    check_number("product", product, least=0.0)
+    check_number("classifier", classifier, least=0.0)
+    if samples is not None:
+        check_count("samples", samples)
     root = math.sqrt(len(x) if samples is None else samples)
     return Growth(
         depths=tuple(depths),

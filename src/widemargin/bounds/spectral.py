@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from widemargin import norms
 from widemargin.bounds.chain import Link, chain_of
 from widemargin.bounds.result import Assumption, Bound
-from widemargin.checks import check_choice, check_count, check_number
+from widemargin.checks import check_batch, check_choice, check_count, check_labels, check_number, check_type
 from widemargin.margins.normalized import Biases
 from widemargin.margins.output import output
 from widemargin.modules import predict, unwrap
@@ -84,6 +84,9 @@ def spectral(
     check_choice("convolutions", convolutions, ("operator", "kernel"))
     if isinstance(reference, str) and reference != "identity":
         raise ValueError(f"reference is {reference!r}, expected a network, 'identity' or None")
+    check_type("reference", reference, (nn.Module, str, type(None)), "a network, 'identity' or None")
+    check_batch(x, "x")
+    check_labels(labels, len(x))
     chain = chain_of(model, x, biases=biases)
     found = tuple(
         SpectralLayer(name=link.name, spectral=link.lipschitz, deviation=_deviation(link, reference, convolutions))

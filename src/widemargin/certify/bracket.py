@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,11 @@ from widemargin.attacks.input_range import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.certify.lipschitz import lipschitz_radius
 from widemargin.certify.radius import chunks, prepared
-from widemargin.checks import check_count, check_finite, check_module
+from widemargin.checks import check_choice, check_count, check_labels, check_module
 from widemargin.data.array_arguments import takes_arrays
+from widemargin.entry_checks import check_call, checked_by_caller
 from widemargin.layers.network import read
-from widemargin.modules import cast_input, evaluating, scores_of, uncompiled, unwrap
+from widemargin.modules import cast_input, evaluating, predict, uncompiled, unwrap
 from widemargin.probabilities import Outputs, read_model, without_head
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
@@ -140,19 +141,23 @@ def bracket(
     norms.check_p(p)
     check_count("batch_size", batch_size)
     check_module(model)
+    check_choice("method", method, get_args(certify.Method))
+    check_count("steps", steps)
+    check_count("attack_steps", attack_steps)
     check_inputs(x, bounds)
-    check_finite(x, "x")
+    check_labels(y, len(x))
     bare = unwrap(model)
     network = read_model(bare, read_as)
     with evaluating(network), uncompiled(network):
         x = cast_input(network, x.detach())
         y = y.to(x.device)
-        with torch.no_grad():
-            first = scores_of(network(x[:1]))
-        parts = [
-            minimal(network, a, b, p=p, steps=attack_steps, bounds=bounds, search=search)
-            for a, b in zip(x.split(batch_size), y.split(batch_size))
-        ]
+        check_call(network, x, y)
+        first = predict(network, x[:1])
+        with checked_by_caller():
+            parts = [
+                minimal(network, a, b, p=p, steps=attack_steps, bounds=bounds, search=search)
+                for a, b in zip(x.split(batch_size), y.split(batch_size))
+            ]
         classes = 1 if is_binary(first) else min(9, first.shape[1] - 1)
         measured = margins.measure(network, (x, y), p=p, classes=classes, batch_size=batch_size, progress=False)
         upper = torch.cat([part.distances for part in parts]).cpu()

@@ -13,7 +13,15 @@ from widemargin import norms
 from widemargin.bounds.result import Certificate
 from widemargin.certify.intervals import Box, Region, inputs, through
 from widemargin.certify.relaxation import LinearBound, linear_bound
-from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
+from widemargin.checks import (
+    check_batch,
+    check_choice,
+    check_count,
+    check_floating,
+    check_labels,
+    check_number,
+    check_scores_and_labels,
+)
 from widemargin.data.array_arguments import takes_arrays
 from widemargin.layers.forms import Affine, RootMeanSquare, Slopes, Sum
 from widemargin.layers.network import PIECEWISE, Network, against, read
@@ -89,8 +97,11 @@ def radius(
             linearised network.
     """
     check_count("steps", steps)
-    if start is not None and (len(start) != len(x) or not bool(((start >= 0) & start.isfinite()).all())):
-        raise ValueError("start has other entries than expected: one finite number >= 0 for each sample of x")
+    check_batch(x, "x")
+    if start is not None:
+        check_floating(start, "start", "[batch]")
+        if start.shape != (len(x),) or not bool(((start >= 0) & start.isfinite()).all()):
+            raise ValueError("start has other entries than expected: one finite number >= 0 for each sample of x")
     network = readable(model, x)
     x, y = prepared(network, x, y, p, method)
     found, done = [], 0
@@ -179,6 +190,7 @@ def prepared(network: Network, x: Tensor, y: Tensor, p: float, method: str) -> t
     """The inputs in float64, and the labels, after checks."""
     norms.check_p(p)
     check_choice("method", method, ("crown", "crown-ibp", "ibp"))
+    check_labels(y, len(x), "y")
     labels = y.to(network.device)
     check_scores_and_labels(torch.zeros(len(x), network.output.numel(), device=network.device), labels)
     return network.double(x), labels

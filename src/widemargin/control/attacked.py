@@ -11,12 +11,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin import population
+from widemargin.checks import check_callable, check_numbers
 from widemargin.control.accuracy import accuracies, on_the_sphere
-from widemargin.data.samples import Samples
+from widemargin.data.samples import Samples, check_samples
 from widemargin.data.seeds import generator
 from widemargin.losses.classification import Target
 from widemargin.margins.normalized import frobenius
-from widemargin.modules import evaluating, scores_of
+from widemargin.modules import evaluating, forward
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
 from widemargin.training.schedules import Exponential, Schedule
 from widemargin.types import is_binary
@@ -85,15 +86,18 @@ def attacked_twins(
         device: where to train; by default where `builder` puts its networks.
         progress: show bars; by default on a terminal only.
     """
+    check_callable("builder", builder, "lambda: models.farhang_mlp(depth=2)")
+    check_callable("schedule", schedule, "training.Constant()")
+    check_numbers("targets", targets, above=0.0)
     alphas = tuple(float(target) for target in targets)
-    if not alphas or not all(alpha > 0 for alpha in alphas):
-        raise ValueError(f"targets is {targets!r}, expected margins > 0, at least one")
+    if test is not None:
+        check_samples("test", test)
     (start,) = population.build(builder, [generator("attacked twins", seed).initial_seed()])
     start = start if device is None else start.to(device)
     clean = on_the_sphere(train, start)
-    more = on_the_sphere(attack, start)
+    more = on_the_sphere(attack, start, "attack")
     with torch.no_grad(), evaluating(start):
-        scores = scores_of(start(clean.x[:1]))
+        scores = forward(start, clean.x[:1])
     labels = _random_labels(len(more), scores, clean.y, seed)
     joint = Samples(torch.cat([clean.x, more.x]), torch.cat([clean.y, labels]))
     losses = [Target(alpha=alpha) for alpha in alphas]

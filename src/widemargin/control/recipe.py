@@ -14,12 +14,20 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from widemargin import norms
 from widemargin._io.progress import track
-from widemargin.checks import check_count, check_module, check_number, check_scores_and_labels
+from widemargin.checks import (
+    check_callable,
+    check_count,
+    check_dense,
+    check_module,
+    check_number,
+    check_numbers,
+    check_scores_and_labels,
+)
 from widemargin.control.accuracy import on_the_sphere
 from widemargin.data import Samples
 from widemargin.losses.classification import Target
 from widemargin.margins.normalized import frobenius, weights
-from widemargin.modules import evaluating, scores_of, unwrap
+from widemargin.modules import evaluating, forward, unwrap
 from widemargin.optim import Nero, param_groups
 from widemargin.population.batches import full_batch
 from widemargin.training.schedules import Exponential, Schedule
@@ -104,10 +112,13 @@ def normalized_margin(
     check_number("share", share, above=0.0, most=1.0)
     check_count("steps", steps)
     check_count("measure_every", measure_every)
+    if not callable(optimizer):  # it may be a class
+        raise TypeError(f"optimizer is {optimizer!r}, expected Nero or a function of parameter groups")
+    check_callable("schedule", schedule, "training.Exponential(factor=0.999)")
     _check_network(model)
     samples = on_the_sphere(full_batch(data), model)
     with evaluating(model), torch.no_grad():
-        check_scores_and_labels(scores_of(model(samples.x)), samples.y)
+        check_scores_and_labels(forward(model, samples.x), samples.y)
     run = _RecipeRun(model, samples, _targets(target, samples.x), tolerance, optimizer(param_groups(model)))
     with evaluating(model), torch.enable_grad():
         reached = run.measure(0)
@@ -160,6 +171,12 @@ class _RecipeRun:
 
 
 def _targets(target: float | int | Sequence[float | int] | Tensor, x: Tensor) -> Tensor:
+    if isinstance(target, Tensor):
+        check_dense(target, "target")
+    elif isinstance(target, Sequence):
+        check_numbers("target", list(target))
+    else:
+        check_number("target", target)
     alpha = torch.as_tensor(target, dtype=torch.float64)
     if alpha.ndim > 1 or (alpha.ndim == 1 and len(alpha) != len(x)):
         raise ValueError(f"target has shape {list(alpha.shape)}, expected one number, or {len(x)}: one per point")

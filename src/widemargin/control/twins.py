@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from widemargin import population
-from widemargin.checks import check_count, check_module
+from widemargin.checks import check_callable, check_count, check_module, check_number
 from widemargin.control.accuracy import accuracies, on_the_sphere
-from widemargin.data.samples import Samples
+from widemargin.data.samples import Samples, check_samples
 from widemargin.data.seeds import generator
 from widemargin.losses.classification import Target
 from widemargin.margins.normalized import weights
-from widemargin.modules import scores_of
+from widemargin.modules import forward, scores_of
 from widemargin.training.optimizers import MakesOptimizer, NeroOptimizer
 from widemargin.training.schedules import Constant, Schedule
 
@@ -119,6 +119,7 @@ def rejection_twins(
         device: where to draw and to train; by default where `builder` puts its networks. The networks stay there.
         progress: show bars; by default on a terminal only.
     """
+    _check_arguments(builder, schedule, until, test)
     check_count("pairs", pairs)
     check_count("most_draws", most_draws, least=pairs)
     base = builder()
@@ -129,7 +130,7 @@ def rejection_twins(
     if not bool(((points.y == 1) | (points.y == -1)).all()) or not points.y.is_floating_point():
         raise ValueError("train has labels other than -1.0 and +1.0, expected a binary training set")
     with torch.no_grad():
-        shape = scores_of(base(points.x)).shape
+        shape = forward(base, points.x).shape
     if shape.numel() != len(points):
         raise ValueError(f"builder gives networks with outputs {list(shape)}, expected one output for each sample")
     sampled, outputs, drawn, classified = _sample(base, names, points, pairs=pairs, seed=seed, most=most_draws)
@@ -162,6 +163,14 @@ def rejection_twins(
         sampled_accuracies=None if test is None else accuracies(sampled, test),
         trained_accuracies=None if test is None else accuracies(trained.networks, test),
     )
+
+
+def _check_arguments(builder: object, schedule: object, until: float, test: object) -> None:
+    check_callable("builder", builder, "lambda: models.farhang_mlp(outputs=1)")
+    check_callable("schedule", schedule, "training.Constant()")
+    check_number("until", until, above=0.0)
+    if test is not None:
+        check_samples("test", test)
 
 
 @torch.no_grad()

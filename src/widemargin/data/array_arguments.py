@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from torch import Tensor
 
-from widemargin.checks import check_floating
+from widemargin.checks import check_floating, check_module
 from widemargin.data.opening import Opened
 from widemargin.data.reading import read_inputs, read_pair
 from widemargin.modules import cast_input, predict
@@ -36,6 +36,7 @@ def takes_arrays(function: Callable[P, T]) -> Callable[P, T]:
             given["x"] = read_inputs(given["x"])
         else:
             samples, model = read_pair(given["x"], given["y"]), given["model"]
+            check_module(model)
             x = cast_input(model, samples.x)
             check_floating(x, "x")
             if samples.classes:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from widemargin.checks import check_choice
+from widemargin.checks import check_choice, check_dense, check_several
 from widemargin.data.hub_rows import hub_dataset
 from widemargin.data.reading import read_pair
 from widemargin.data.registry import load
@@ -45,6 +45,8 @@ class Opened:
 def open_data(data: object, *, split: str = "test", classes: Sequence[str] | None = None) -> Opened:
     """`data` of any kind that `batches` takes; of a `Data` or a name the part `split`."""
     check_choice("split", split, ("train", "test"))
+    if classes is not None:
+        check_several("classes", classes, "('cat', 'dog')")
     names: tuple[str, ...] = ()
     if isinstance(data, str):
         data = load(data)
@@ -57,6 +59,7 @@ def open_data(data: object, *, split: str = "test", classes: Sequence[str] | Non
     if isinstance(data, tuple | list):
         data = _pair(data, classes)
     if isinstance(data, Samples):
+        check_dense(data.x, "x")
         return Opened(data, tuple(classes or data.classes or names), are_complete=not data.classes)
     if (rows := hub_dataset(data, LABELS, classes)) is not None:
         return Opened(*rows)

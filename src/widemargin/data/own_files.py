@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from widemargin._io.optional import import_optional
-from widemargin.checks import check_number
+from widemargin.checks import check_number, check_seed
 from widemargin.data.images import decode_image, image_channels
 from widemargin.data.reading import read_inputs, read_labels, read_pair
 from widemargin.data.samples import Data, Samples
@@ -51,6 +51,7 @@ def load_files(
     of their paths.
     """
     check_number("share", share, above=0.0, below=1.0)
+    check_seed(seed)
     path = Path(source).expanduser()
     parts = _read(path, label)
     if test is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
-from widemargin.checks import check_choice
+from widemargin.checks import check_choice, check_flag
 from widemargin.data.embedded import load_digits, load_mnist_5k, load_toy
 from widemargin.data.imagenet import ImageNet, load_imagenet
 from widemargin.data.releases import CIFAR10, FASHION_MNIST, MNIST, load_release
@@ -32,6 +32,7 @@ def load(name: str, root: Root = None, *, verify: bool = True) -> AnyData:
     changed copy.
     """
     check_choice("name", name, _LOADERS)
+    check_flag("verify", verify)
     return _LOADERS[name](root, verify)
 
 

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from typing_extensions import TypeVar
 
+from widemargin.checks import check_dense, check_index, check_names
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples(Dataset[tuple[Tensor, Tensor]]):
@@ -29,6 +31,7 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
 
     def __post_init__(self) -> None:
         _check(self.x, self.y, self.index)
+        check_names("classes", self.classes)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -80,10 +83,11 @@ def check_class_indices(name: str, y: Tensor) -> None:
 
 
 def _check(x: object, y: object, index: object) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"x is a {type(x).__name__}, expected a tensor [samples, ...]")
-    if not isinstance(y, Tensor):
-        raise TypeError(f"y is a {type(y).__name__}, expected a tensor [samples]")
+    for name, tensor, shape in (("x", x, "[samples, ...]"), ("y", y, "[samples]")):
+        if not (isinstance(tensor, Tensor) and tensor.is_meta):  # what can be stored there can't be computed with
+            check_dense(tensor, name, shape)
+    assert isinstance(x, Tensor)
+    assert isinstance(y, Tensor)
     if x.ndim == 0:
         raise ValueError("x is a single number, expected a tensor [samples, ...]")
     check_class_indices("y", y)
@@ -95,5 +99,11 @@ def _check(x: object, y: object, index: object) -> None:
         raise ValueError("x and y are empty, expected at least one sample")
     if x.device != y.device:
         raise ValueError(f"x is on {x.device}, but y is on {y.device}")
-    if isinstance(index, Tensor) and index.shape != y.shape:
-        raise ValueError(f"index has shape {list(index.shape)}, expected [{len(y)}], one entry per sample")
+    if index is not None and not y.is_meta:
+        check_index(index, len(y))
+
+
+def check_samples(name: str, samples: object) -> None:
+    """Raise unless `samples` is a `Samples`."""
+    if not isinstance(samples, Samples):
+        raise TypeError(f"{name} is a {type(samples).__name__}, expected data.Samples: wm.data.read(…) makes some")

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
-from widemargin.checks import check_number
-from widemargin.data.samples import Samples
+from widemargin.checks import check_count, check_flag, check_number
+from widemargin.data.samples import Samples, check_samples
 from widemargin.data.seeds import generator
 
 
@@ -17,6 +17,8 @@ def holdout(samples: Samples, count: int, seed: int) -> tuple[Samples, Samples]:
     Drawn uniformly without replacement (elsayed, section 4.2, holds out 5,000 of MNIST's 60,000). Both parts keep the
     order of `samples`.
     """
+    check_samples("samples", samples)
+    check_count("count", count)
     if not 1 <= count < len(samples):
         raise ValueError(f"count is {count}, expected 1..{len(samples) - 1} of the {len(samples)} samples to hold out")
     order = torch.randperm(len(samples), generator=generator("holdout", seed))
@@ -37,6 +39,8 @@ def subset(
     takes the classes in turn, and their counts differ by at most one at every length. Raises where a class of
     `samples` would be empty.
     """
+    check_samples("samples", samples)
+    check_flag("balanced", balanced)
     size = _size(len(samples), count, fraction)
     labels = samples.y.cpu()
     order = torch.randperm(len(samples), generator=generator("subset", seed))
@@ -56,10 +60,13 @@ def subset(
 
 
 def _size(n: int, count: int | None, fraction: float | int | None) -> int:
+    if count is not None:
+        check_count("count", count)
+    if fraction is not None:
+        check_number("fraction", fraction, above=0.0, most=1.0)
     if (count is None) == (fraction is None):
         raise ValueError(f"count is {count} and fraction is {fraction}, expected exactly one of them")
     if fraction is not None:
-        check_number("fraction", fraction, above=0.0, most=1.0)
         count = round(fraction * n)
         if count == 0:
             raise ValueError(f"fraction is {fraction}, which is less than one of the {n} samples")

@@ -10,8 +10,16 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from widemargin.checks import check_class_indices, check_count, check_floating, check_number
-from widemargin.data.samples import Samples
+from widemargin.checks import (
+    check_class_indices,
+    check_count,
+    check_dense,
+    check_finite,
+    check_floating,
+    check_number,
+    check_numbers,
+)
+from widemargin.data.samples import Samples, check_samples
 from widemargin.data.seeds import generator
 
 TensorOrSamples = TypeVar("TensorOrSamples", Tensor, Samples)
@@ -24,6 +32,7 @@ def flip_labels(samples: Samples, fraction: float | int, seed: int, classes: int
     Source: elsayed, section 4.2.1. Flips are nested: with one seed, the samples flipped at 20 % are flipped to the
     same labels at 40 %. `classes` is the number of classes, which the labels alone do not determine.
     """
+    check_samples("samples", samples)
     check_number("fraction", fraction, least=0.0, most=1.0)
     check_count("classes", classes, least=2)
     check_class_indices(samples.y, classes, "y")
@@ -43,6 +52,7 @@ def add_noise(samples: Samples, sigma: float | int, seed: int) -> Samples:
 
     Source: elsayed, Figure 7. With one seed, z is the same for every σ.
     """
+    check_samples("samples", samples)
     check_number("sigma", sigma, least=0.0)
     check_floating(samples.x, "x")
     noise = torch.randn(samples.x.shape, generator=generator("add_noise", seed), dtype=samples.x.dtype)
@@ -56,7 +66,9 @@ def to_sphere(data: TensorOrSamples) -> TensorOrSamples:
     """
     if isinstance(data, Samples):
         return replace(data, x=to_sphere(data.x))
-    check_floating(data, "x")
+    check_floating(data, "data", "[samples, ...]")
+    if data.ndim < 1 or not data.numel():
+        raise ValueError(f"data has shape {list(data.shape)}, expected [samples, ...] with at least one sample")
     rows = data.reshape(len(data), -1)
     norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
     bad = (~(torch.isfinite(norms) & (norms > 0))).nonzero()
@@ -75,7 +87,15 @@ def to_unit_range(data: TensorOrSamples, bounds: tuple[float | int, float | int]
     """
     if isinstance(data, Samples):
         return replace(data, x=to_unit_range(data.x, bounds))
+    check_dense(data, "data", "[samples, ...]")
+    if not data.numel():
+        raise ValueError(f"data has shape {list(data.shape)}, expected at least one number")
+    check_finite(data, "data")
     x = data if data.is_floating_point() else data.to(torch.float32)
+    if bounds is not None:
+        check_numbers("bounds", bounds)
+        if len(bounds) != 2:
+            raise ValueError(f"bounds is {bounds}, expected a pair (low, high)")
     low, high = bounds if bounds is not None else (x.min().item(), x.max().item())
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"bounds is ({low}, {high}), expected two finite numbers, the first below the second")
@@ -100,6 +120,8 @@ class Pca:
     @classmethod
     def fit(cls, train: Samples, dims: int = 784) -> Pca:
         """Fit on `train` alone, in float64."""
+        check_samples("train", train)
+        check_count("dims", dims)
         check_floating(train.x, "x")
         x = train.x.flatten(1)
         n, d = x.shape

@@ -15,7 +15,17 @@ from widemargin import norms, places
 from widemargin.attacks.input_range import Bounds
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.certify.bracket import NOTHING, lower_bounds
-from widemargin.checks import check_count, check_finite, check_module, check_scores_and_labels
+from widemargin.checks import (
+    check_count,
+    check_dense,
+    check_finite,
+    check_labels,
+    check_module,
+    check_scores_and_labels,
+    check_several,
+    check_weights,
+)
+from widemargin.entry_checks import check_by_sample, checked_by_caller
 from widemargin.margins.measurement import measure
 from widemargin.modules import cast_input, evaluating, predict, predicted_labels, scores_of, uncompiled, unwrap
 from widemargin.probabilities import Outputs, check_are_scores, read_model, without_head
@@ -184,8 +194,7 @@ def explain(
         search: see `attacks.minimal`.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid.
     """
-    norms.check_p(p)
-    check_module(model)
+    _check_arguments(model, x, y, p, classes, names)
     bare, classes, names = unwrap(model), tuple(map(str, classes)), tuple(map(str, names))
     network = read_model(bare, read_as)
     with evaluating(network), uncompiled(network):
@@ -193,6 +202,7 @@ def explain(
         if x.is_floating_point():
             check_finite(x, "x")
         (place,) = places.default_places(network, x) if at is None else places.check_places(network, (at,))
+        check_by_sample(network, x, (place,))
         scores = predict(network, x)
         check_are_scores(network, scores)
         if y is not None:
@@ -200,7 +210,8 @@ def explain(
         decision = predicted_labels(scores)
         decision = decision.to(scores.dtype) if is_binary(scores) else decision
         subject, start = (network, x) if place == places.INPUT else _from_place(network, x, place)
-        found = minimal(subject, start, decision, p=p, steps=steps, bounds=bounds, search=search)
+        with checked_by_caller():
+            found = minimal(subject, start, decision, p=p, steps=steps, bounds=bounds, search=search)
         changed = predict(subject, found.points)
         count = 1 if is_binary(scores) else min(9, scores.shape[1] - 1)
         linear = measure(network, (x, decision), at=(place,), p=p, classes=count, progress=False).margins[place]
@@ -229,6 +240,19 @@ def explain(
         for i in range(len(x))
     )
     return Explanations(items=items, notes=notes)
+
+
+def _check_arguments(model: nn.Module, x: Tensor, y: Tensor | None, p: float, classes: Names, names: Names) -> None:
+    norms.check_p(p)
+    check_module(model)
+    check_several("classes", classes, "('cat', 'dog')")
+    check_several("names", names, "('age', 'height')")
+    check_dense(x, "x", "[batch, ...]")
+    if x.ndim < 2 or not len(x):
+        raise ValueError(f"x has shape {list(x.shape)}, expected [batch, ...] with at least one sample")
+    if y is not None:
+        check_labels(y, len(x), "y")
+    check_weights(model)
 
 
 def _certified(

@@ -16,10 +16,11 @@ from jaxtyping import Float64
 from torch import Tensor, nn
 
 from widemargin import places
-from widemargin.checks import check_count
+from widemargin.checks import check_count, check_module, check_weights
 from widemargin.data import batches
 from widemargin.data.batching import Batches
 from widemargin.data.seeds import generator
+from widemargin.entry_checks import check_by_sample
 from widemargin.margins.distance import linearize
 from widemargin.modules import cast_input, evaluating, forward, predicted_labels, unwrap_ddp
 
@@ -53,7 +54,9 @@ def margin_signature(
 
     They are drawn by `seed`; of a `DataLoader` or a stream they are the first ones.
     """
+    check_module(model)
     check_count("samples", samples, least=LEAST)
+    check_weights(model)
     network = unwrap_ddp(model)
     source = _drawn(train, samples, batch_size, seed)
     names: tuple[str, ...] = ()
@@ -64,7 +67,9 @@ def margin_signature(
         for x, y in source:
             x = cast_input(network, x)
             y = y.to(x.device)
-            names = names or four_places(network, x)
+            if not names:
+                names = four_places(network, x)
+                check_by_sample(network, x, tuple(dict.fromkeys(names)))
             with places.watch(network, tuple(dict.fromkeys(names))) as at:
                 scores = forward(network, x)
             found = linearize(scores, y, at=at).distances()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from widemargin.checks import check_module
+from widemargin.checks import check_module, check_type
 from widemargin.diagnostics.gap_features import FEATURES, MarginSignature, margin_signature
 from widemargin.diagnostics.gap_model import LinearGapModel, stored_model
 
@@ -74,6 +74,8 @@ def predict_gap(
         gap_model: another model, from `diagnostics.fit_gap_model`.
     """
     check_module(model)
+    if gap_model is not None:
+        check_type("gap_model", gap_model, LinearGapModel, "a model of diagnostics.fit_gap_model")
     found = stored_model() if gap_model is None else gap_model
     signature = margin_signature(model, train, samples=samples, batch_size=batch_size, seed=seed)
     values = signature.by_name()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from widemargin._io.files import write_json, write_whole
 from widemargin._io.provenance import provenance
-from widemargin.checks import check_callable, check_count, check_number, check_seed
+from widemargin.checks import check_callable, check_count, check_flag, check_number, check_seed
 from widemargin.data.batching import read
 from widemargin.data.samples import Samples
 from widemargin.diagnostics.cross_validation import Predictions, cross_validate
@@ -220,6 +220,8 @@ def label_issues(
     check_count("epochs", epochs)
     check_count("batch_size", batch_size)
     check_seed(seed)
+    if progress is not None:
+        check_flag("progress", progress)
     samples = read(data, split="train", classes=classes)
     labels, named = _labels(samples)
     if build is None:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.checks import check_batch, check_number
+from widemargin.checks import check_batch, check_count, check_number
 from widemargin.geometry.cells import partition
 from widemargin.geometry.lines import walk
 from widemargin.geometry.network import jacobians, read
@@ -51,6 +51,7 @@ def jacobian_margin(
         raise ValueError(f"x has shape {list(x.shape)}, expected [batch, 2]: (19) is only exact in the plane")
     check_number("reach", reach, above=0.0)
     check_number("tolerance", tolerance, above=0.0)
+    check_count("max_cells", max_cells)
     network = read(model, x)
     x = network.double(x)
     found = [

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from widemargin.checks import check_batch
+from widemargin.checks import check_batch, check_one
 from widemargin.geometry.network import jacobians, read
 from widemargin.geometry.polygons import Polygons
 from widemargin.layers.forms import Affine, Form, Kink, MaxPool, Slopes, Sum
@@ -45,6 +45,8 @@ def line(model: nn.Module, x: Float[Tensor, "*shape"], x2: Float[Tensor, "*shape
     Exact up to rounding: layer by layer, every piece of the segment is cut at the zeros of the affine functions that
     the units are on it. Breakpoints within 1e-13 of each other, in t, are one.
     """
+    check_one(x, "x")
+    check_one(x2, "x2")
     network, start, end = read_pair(model, x[None], x2[None])
     _, low, high = walk(network, start, end)
     middle = ((low + high) / 2).reshape(-1, *(1,) * x.ndim)
@@ -175,6 +177,7 @@ def _crossings(rivals: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tenso
 
 def read_pair(model: nn.Module, x: Tensor, x2: Tensor) -> tuple[Network, Tensor, Tensor]:
     """The network, and both batches in float64 after a check of their shapes."""
+    check_batch(x, "x")
     check_batch(x2, "x2")
     if x.shape != x2.shape:
         raise ValueError(f"x has shape {list(x.shape)}, but x2 has {list(x2.shape)}")

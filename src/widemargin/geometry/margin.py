@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from widemargin.checks import check_batch, check_choice
+from widemargin.checks import check_batch, check_choice, check_flag, check_labels
 from widemargin.geometry.slices import Slice
 from widemargin.margins.output import output
 from widemargin.types import Labels, PerExample
@@ -39,7 +39,9 @@ def exact_margin(
     if not isinstance(piece, Slice):
         raise TypeError(f"piece is {piece!r}, expected an exact Slice")
     check_choice("outside", outside, ("raise", "edge"))
+    check_flag("signed", signed)
     check_batch(points, "points")
+    check_labels(labels, len(points))
     if points.shape[1:] != (2,):
         raise ValueError(f"points has shape {list(points.shape)}, expected [batch, 2]: coordinates in the slice")
     points = points.to(piece.maps)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from widemargin.checks import check_count, check_flag, check_number, check_type
 from widemargin.geometry.slices import Raster, Slice
 
 Corner: TypeAlias = "tuple[int, int]"
@@ -27,6 +28,8 @@ def plain(piece: Slice | Raster, *, cells: bool = True) -> dict[str, Any]:
         cells: whether every cell is a part, or the parts are whole decision regions without slopes, of which a later
             one may cover an earlier one.
     """
+    check_type("piece", piece, (Slice, Raster), "a Slice or Raster of geometry.slice2d")
+    check_flag("cells", cells)
     if isinstance(piece, Raster):
         return {"box": list(piece.plane.box), "runs": _runs(piece)}
     parts, ties = piece.decisions(), piece.boundary()
@@ -52,6 +55,9 @@ def outlines(piece: Slice, *, size: float, points: int = 48) -> list[list[list[f
 
     Only for cells that are large enough: in the others it would cover its neighbours.
     """
+    check_type("piece", piece, Slice, "a Slice of geometry.slice2d")
+    check_number("size", size, above=0.0)
+    check_count("points", points)
     found = piece.ellipses()
     scale = size / max(float(found.axes.max()), 1e-300)
     angle = torch.linspace(0, 2 * math.pi, points + 1, dtype=torch.float64, device=found.axes.device)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from widemargin.checks import check_batch, check_count, check_number
+from widemargin.checks import check_batch, check_count, check_labels, check_number
 from widemargin.geometry.jacobian_margin import Rays
 from widemargin.geometry.lines import averages, factors
 from widemargin.geometry.network import read
@@ -116,6 +116,7 @@ def output_margins(network: Network, x: Tensor, label: Tensor) -> tuple[Tensor, 
     assert isinstance(classifier, Affine)
     with torch.no_grad():
         here = network.forward(x)
+    check_labels(label, 1, "label")
     towards = network.towards(x, label)[0]
     V = classifier.linear(torch.eye(*network.shapes[last], dtype=torch.float64, device=here.device)).T
     size = torch.linalg.vector_norm(towards @ V, dim=1)

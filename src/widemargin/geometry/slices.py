@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from widemargin.checks import check_batch, check_count
+from widemargin.checks import check_count, check_one, check_several
 from widemargin.geometry.cells import partition, split, ties
 from widemargin.geometry.network import read
 from widemargin.geometry.polygons import Plane, Polygons
@@ -159,7 +159,9 @@ def slice2d(
     """
     check_count("max_cells", max_cells)
     check_count("pixels", pixels)
-    check_batch(origin[None], "origin")
+    for name, tensor in (("origin", origin), ("u", u), ("v", v)):
+        check_one(tensor, name)
+    check_several("box", box, "(-1, 1, -1, 1)")
     network = read(model, origin[None])
     plane = Plane.through(network, origin, u, v, box)
     parts = partition(network, plane, tolerance=TOLERANCE * plane.diagonal, max_cells=max_cells)

@@ -11,7 +11,15 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.checks import check_count, check_finite, check_floating, check_scores_and_labels
+from widemargin.checks import (
+    check_count,
+    check_finite,
+    check_floating,
+    check_scores_and_labels,
+    check_seed,
+    check_several,
+    check_type,
+)
 from widemargin.gp.posterior import Posterior, check_labels
 
 
@@ -22,11 +30,11 @@ def ensemble(posterior: Posterior, members: int, *, seed: int, draws: int = 1) -
     An average of m draws follows N(γ·C_1, σ^{2L}·C_2/m) (farhang (3)) and is drawn from it directly. The same seed
     gives the same Gaussian numbers on every device and for every margin, scale and number of members.
     """
-    if not isinstance(posterior, Posterior):
-        raise TypeError(f"posterior is a {type(posterior).__name__}, expected the result of gp.posterior")
+    check_type("posterior", posterior, Posterior, "the result of gp.posterior")
     check_count("members", members)
     check_count("draws", draws)
     check_count("seed", seed, least=0)
+    check_seed(seed)
     root = posterior.c2_root
     noise = torch.randn(draws, len(root), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     scale = posterior.sigma**posterior.depth / math.sqrt(members)
@@ -40,6 +48,7 @@ def expected_accuracy(posterior: Posterior, labels: Shaped[Tensor, " test"], mem
     The expectation, over draws from farhang's (3), of the share of test points with y·prediction > 0; Fig. 6 (right)
     without the noise of a finite number of draws. Φ is the standard normal distribution function.
     """
+    check_type("posterior", posterior, Posterior, "the result of gp.posterior")
     check_count("members", members)
     check_labels(labels, len(posterior.c1), "labels", "the posterior's test_x")
     signal = labels.to(posterior.c1) * posterior.mean * math.sqrt(members)
@@ -96,6 +105,8 @@ def finite_ensemble(
     if predictions.ndim == 3 and predictions.shape[2] == 1:
         predictions = predictions.squeeze(2)
     members = len(predictions)
+    if sizes is not None:
+        check_several("sizes", sizes, "[1, 2, 4]")
     sizes = [2**k for k in range(members.bit_length())] if sizes is None else list(sizes)
     for index, size in enumerate(sizes):
         check_count(f"sizes[{index}]", size)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor
 
-from widemargin.checks import check_count, check_floating, check_number, check_signs
+from widemargin.checks import check_count, check_flag, check_floating, check_number, check_signs
 from widemargin.gp.gram import factor
 from widemargin.gp.kernel import kernel_into, unit_pair
 
@@ -121,6 +121,7 @@ def posterior(
     check_number("margin", margin, above=0.0)
     check_scale(sigma, depth)
     check_number("jitter", jitter, least=0.0)
+    check_flag("covariance", covariance)
     train, test = unit_pair(train_x, test_x, ("train_x", "test_x"))
     check_labels(train_y, len(train), "train_y", "train_x")
     if train_y.device != train.device:

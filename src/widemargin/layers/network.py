@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from widemargin.checks import check_batch, check_module, check_scores_and_labels
+from widemargin.checks import check_batch, check_labels, check_module, check_scores_and_labels
 from widemargin.layers.forms import Affine, Form, MaxPool, RootMeanSquare, Slopes, Step, Sum, Unread
 from widemargin.layers.registry import forms_of, rule
 from widemargin.layers.trace import INPUT, Call, UnreadFunction, read_trace
@@ -77,6 +77,7 @@ class Network:
 
     def towards(self, x: Tensor, labels: Tensor) -> Tensor:
         """`against` of the labels of samples, after a check of them."""
+        check_labels(labels, len(x))
         labels, outputs = labels.to(self.device), self.output.numel()
         check_scores_and_labels(torch.zeros(len(x), outputs, device=self.device), labels)
         return against(outputs, labels)

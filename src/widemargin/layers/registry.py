@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from torch import Tensor, nn
 
+from widemargin.checks import check_dense, check_module
 from widemargin.layers.forms import Affine, Form, MaxPool, RootMeanSquare, Slopes, Step, Sum
 
 Rule: TypeAlias = Callable[..., Any]
@@ -87,6 +88,8 @@ def rule(capability: str, module: object) -> Rule | None:
 
 def form_of(module: nn.Module, x: Tensor) -> Form | None:
     """The piecewise affine or affine form of a layer on inputs like `x`, or None."""
+    check_module(module, "module")
+    check_dense(x, "x", "[batch, ...]")
     found = rule("pieces", module) or rule("affine", module)
     form: Form | None = None if found is None else found(module, x)
     return form

@@ -21,9 +21,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from widemargin.checks import check_batch, check_module, check_weights
 from widemargin.layers.functions import call_or_none
 from widemargin.layers.registry import lookup, rule
-from widemargin.modules import cast_input, evaluating, mixing_modules, scores_of, uncompiled, unwrap
+from widemargin.modules import cast_input, evaluating, explained, mixing_modules, scores_of, uncompiled, unwrap
 
 Args: TypeAlias = tuple[object, ...]
 Named: TypeAlias = dict[str, object]
@@ -128,7 +129,10 @@ def read_trace(model: nn.Module, x: Tensor, *capabilities: str) -> Trace:
     Raises:
         TypeError: the operations of the network can't be followed, or it normalizes by batch statistics.
     """
+    check_module(model)
+    check_batch(x, "x")
     network = unwrap(model)
+    check_weights(network)
     with evaluating(network):
         for name in mixing_modules(network):
             layer = network.get_submodule(name)
@@ -167,7 +171,8 @@ class Trace:
             self._keep(x, INPUT)
             self._watch(network, capabilities, stack, set())
             stack.enter_context(_Functions(self._call))
-            self.scores = scores_of(network(x))
+            with explained(x):
+                self.scores = scores_of(network(x))
         found = self._followed([self.scores])
         self.output = found[0] if found else INPUT
         if not found and self.calls:

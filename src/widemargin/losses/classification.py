@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.checks import check_choice, check_number, check_scores_and_labels
+from widemargin.checks import check_choice, check_index, check_number, check_numbers, check_scores_and_labels
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Stacking, is_capturable
 from widemargin.margins.output import differences
@@ -146,8 +146,10 @@ class Target:
     stacking: ClassVar[Stacking] = "targets"
 
     def __post_init__(self) -> None:
-        if isinstance(self.alpha, tuple) and not self.alpha:
-            raise ValueError("alpha is an empty tuple, expected one number, or one per training sample")
+        if isinstance(self.alpha, tuple):
+            check_numbers("alpha", self.alpha)
+        else:
+            check_number("alpha", self.alpha)
 
     @property
     def needs_index(self) -> bool:
@@ -166,16 +168,18 @@ class Target:
     def of(self, scores: Scores, y: Labels, *, index: Tensor | None = None) -> PerExample:
         """The loss of every sample, given its scores."""
         check_scores_and_labels(scores, y, finite=True)
+        if index is not None:
+            check_index(index, len(scores))
         scores = wide(scores)
         return squared(scores, y, self._alpha(scores, index))
 
     def _alpha(self, scores: Tensor, index: Tensor | None) -> Tensor:
         if not isinstance(self.alpha, tuple):
             return scores.new_tensor(self.alpha)
-        if index is None or len(index) != len(scores):
+        if index is None:
             raise ValueError(
-                f"index is {'None' if index is None else f'of {len(index)} entries'}, but alpha holds one number per "
-                f"training sample: expected the positions of the {len(scores)} samples of this batch"
+                f"index is None, but alpha holds one number per training sample: expected the positions of the "
+                f"{len(scores)} samples of this batch"
             )
         if int(index.max()) >= len(self.alpha) or int(index.min()) < 0:
             raise ValueError(f"index has {int(index.max())}, but alpha has {len(self.alpha)} entries")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from widemargin.checks import check_choice
 from widemargin.losses.protocol import Loss
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
-from widemargin.losses.weighted import Weighted, class_weights, weigh
+from widemargin.losses.weighted import Weighted, checked_weights, class_weights, weigh
 from widemargin.modules import ModelInputs
 from widemargin.types import Labels, PerExample
 
@@ -41,7 +41,7 @@ class Criterion(nn.Module):
         self.loss, self.reduction = as_loss(loss), reduction
         if isinstance(self.loss, ScoreCriterion) and isinstance(self.loss.criterion, nn.Module):
             self.inner = self.loss.criterion  # its buffers are a part of the state
-        self.register_buffer("weight", None if weight is None else torch.as_tensor(weight).detach().clone().float())
+        self.register_buffer("weight", None if weight is None else torch.tensor(checked_weights("weight", weight)))
 
     def forward(
         self, model: nn.Module, x: ModelInputs, y: Labels, *, sample_weight: PerExample | None = None

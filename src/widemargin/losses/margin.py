@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from widemargin import norms, places
 from widemargin._autograd import forward_mode
 from widemargin._autograd.value_without_grad import value_without_grad
-from widemargin.checks import check_choice, check_count, check_number
+from widemargin.checks import check_choice, check_count, check_number, check_place_names
 from widemargin.losses import scale_free
 from widemargin.losses.penalties import Hinge, Penalty
 from widemargin.losses.protocol import Stacking
@@ -97,11 +97,11 @@ class MarginLoss:
     def __post_init__(self) -> None:
         if not isinstance(self.penalty, Penalty):
             raise TypeError(f"penalty is {self.penalty!r}, expected Hinge(…) or Band(…)")
-        if isinstance(self.at, str) or not self.at:
-            raise TypeError(f"at is {self.at!r}, expected a tuple of place names such as ('input',)")
-        object.__setattr__(self, "at", tuple(self.at))
+        object.__setattr__(self, "at", check_place_names(self.at))
         norms.check_p(self.p)
         self.penalty.check_places(len(self.at))
+        if self.classes != "all":
+            check_count("classes", self.classes)
         check_choice("aggregate", self.aggregate, ("max", "sum"))
         check_choice("read_as", self.read_as, get_args(Reading))
         check_choice("statistics", self.statistics, ("coupled", "frozen"))
@@ -182,6 +182,7 @@ class MarginLoss:
         With `second_order="second-point"` scores and places are those of `TwoPasses(model).first(x, loss.at)`. With
         `read_as="probabilities"` the scores are those of `margins.from_probabilities(model)`.
         """
+        places.check_watched(at, scores)
         if tuple(at) != self.at:
             raise ValueError(f"at watches {tuple(at)}, but the loss has at={self.at}")
         lengths = second_point.lengths_of(at, scores, self.p) if self.second_order == "second-point" else None

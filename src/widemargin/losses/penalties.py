@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 from dataclasses import dataclass
 
 import torch
@@ -86,8 +85,8 @@ class Band(Penalty):
     mu: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.theta < self.r < math.inf:
-            raise ValueError(f"r is {self.r} and theta {self.theta}, expected 0 <= theta < r")
+        check_number("r", self.r, above=0.0)
+        check_number("theta", self.theta, least=0.0, below=float(self.r))
         check_number("mu", self.mu, least=0.0)
 
     def __call__(self, margin: Tensor, place: int = 0) -> Tensor:

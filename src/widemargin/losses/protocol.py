@@ -117,7 +117,10 @@ def innermost(loss: object) -> object:
 
 def values_of(loss: Loss, model: nn.Module, x: ModelInputs, y: Tensor, index: Tensor | None = None) -> Tensor:
     """`loss(model, x, y)`, with the positions `index` of the samples where the loss needs them."""
-    return loss(model, x, y, index=index) if needs_index(loss) else loss(model, x, y)  # type: ignore[call-arg]
+    values = loss(model, x, y, index=index) if needs_index(loss) else loss(model, x, y)  # type: ignore[call-arg]
+    if not isinstance(values, Tensor):
+        raise TypeError(f"loss returned a {type(values).__name__}, expected a tensor [batch] or a single number")
+    return values
 
 
 def _own(loss: object, name: str, values: tuple[str, ...] = ("__call__", "of")) -> object:

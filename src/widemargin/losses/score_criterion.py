@@ -67,6 +67,7 @@ class ScoreCriterion(ScoreLoss):
     stacking: ClassVar[Stacking | None] = None
 
     def __init__(self, criterion: Function) -> None:
+        check_callable("criterion", criterion, "torch.nn.functional.cross_entropy")
         if isinstance(criterion, nn.Module):
             if any(True for _ in criterion.parameters()):
                 raise TypeError(

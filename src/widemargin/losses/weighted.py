@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from widemargin._autograd import distributed_stats
-from widemargin.checks import check_flag, check_number, is_capturing
+from widemargin.checks import check_count, check_dense, check_flag, check_index, check_numbers, is_capturing
 from widemargin.losses.classification import CrossEntropy
 from widemargin.losses.protocol import Loss, is_capturable, needs_index, values_of
 from widemargin.losses.score_criterion import as_loss
@@ -53,7 +54,7 @@ class Weighted(Wrapper):
             raise ValueError("classes and samples are None, expected weights of classes, of samples, or both")
         for name in ("classes", "samples"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _checked(name, getattr(self, name)))
+                object.__setattr__(self, name, checked_weights(name, getattr(self, name)))
 
     @property
     def needs_index(self) -> bool:
@@ -67,6 +68,8 @@ class Weighted(Wrapper):
 
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels, *, index: Tensor | None = None) -> PerExample:
         """The weighted loss of every sample."""
+        if index is not None:
+            check_index(index, len(y))
         values = values_of(self.loss, model, x, y, index)
         weights = torch.ones_like(values)
         if self.classes is not None:
@@ -77,10 +80,10 @@ class Weighted(Wrapper):
 
     def _of_samples(self, y: Tensor, index: Tensor | None) -> Tensor:
         assert self.samples is not None
-        if index is None or len(index) != len(y):
+        if index is None:
             raise ValueError(
-                f"index is {'None' if index is None else f'of {len(index)} entries'}, but samples holds one weight per "
-                f"training sample: expected the positions of the {len(y)} samples of this batch"
+                f"index is None, but samples holds one weight per training sample: expected the positions of the "
+                f"{len(y)} samples of this batch"
             )
         if int(index.max()) >= len(self.samples):
             raise ValueError(f"samples has {len(self.samples)} entries, but index has {int(index.max())}")
@@ -112,6 +115,11 @@ def balanced_weights(y: Labels, *, classes: int | None = None) -> Weights:
         y: all labels of the training set: class indices, or −1.0 and +1.0.
         classes: the number of classes, by default the largest label + 1.
     """
+    check_dense(y, "y", "[samples]")
+    if y.ndim != 1:
+        raise ValueError(f"y has shape {list(y.shape)}, expected [samples]")
+    if classes is not None:
+        check_count("classes", classes)
     indices = (y > 0).long() if y.is_floating_point() else y.long()
     if not len(indices):
         raise ValueError("y is empty, expected the labels of a training set")
@@ -133,10 +141,9 @@ def _copied(weights: Weights, device: torch.device) -> Tensor:
     return torch.tensor(weights, device=device)
 
 
-def _checked(name: str, weights: GivenWeights) -> Weights:
-    found = tuple(float(one) for one in (weights.tolist() if isinstance(weights, Tensor) else weights))
-    if not found:
-        raise ValueError(f"{name} is empty, expected one number per {name[:-2] if name == 'classes' else name[:-1]}")
-    for index, one in enumerate(found):
-        check_number(f"{name}[{index}]", one, least=0.0)
-    return found
+def checked_weights(name: str, weights: GivenWeights) -> Weights:
+    """The weights as floats; raises unless they are finite numbers >= 0."""
+    found = weights.tolist() if isinstance(weights, Tensor | np.ndarray) else weights
+    found = tuple(found) if isinstance(found, Sequence) and not isinstance(found, str) else found
+    check_numbers(name, found, least=0.0)
+    return tuple(map(float, found))

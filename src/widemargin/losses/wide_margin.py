@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd.value_without_grad import value_without_grad
-from widemargin.checks import check_choice, check_count, check_number
+from widemargin.checks import check_choice, check_count, check_number, check_place_names
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Stacking, stacking_of
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
@@ -89,9 +89,7 @@ class WideMargin:
         norms.check_p(self.p)
         check_choice("read_as", self.read_as, get_args(Outputs))
         if self.at is not None:
-            if not isinstance(self.at, (tuple, list)) or not self.at:
-                raise TypeError(f"at is {self.at!r}, expected None or a tuple of place names such as ('input',)")
-            object.__setattr__(self, "at", tuple(self.at))
+            object.__setattr__(self, "at", check_place_names(self.at))
         base = as_loss(self.base) if callable(self.base) else self.base
         if not isinstance(base, ScoreLoss):
             raise TypeError(f"base is {self.base!r}, expected a loss of the scores such as CrossEntropy()")

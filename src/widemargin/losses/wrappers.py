@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.checks import check_count, check_flag
+from widemargin.checks import check_count, check_flag, check_index
 from widemargin.losses.classification import CrossEntropy
 from widemargin.losses.protocol import (
     BackwardOptions,
@@ -60,6 +60,8 @@ class Wrapper:
 
     def __call__(self, model: nn.Module, x: ModelInputs, y: Tensor, *, index: Tensor | None = None) -> Tensor:
         """The loss of every sample."""
+        if index is not None:
+            check_index(index, len(y))
         values = values_of(self.loss, model, *self.prepare(model, x, y), index)
         return values if self.factor == 1.0 else self.factor * values
 

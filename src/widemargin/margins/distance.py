@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from widemargin import norms
-from widemargin.checks import check_choice
+from widemargin.checks import check_choice, check_dense, check_flag, check_floating
 from widemargin.margins.output import Classes, Reading, differences
-from widemargin.places import At
+from widemargin.places import At, check_watched
 from widemargin.types import Labels, Mask, PerClass, PerExample, Scores
 
 Aggregate: TypeAlias = Literal["min", "mean", "none"]
@@ -107,8 +107,9 @@ def linearize(
 ) -> Linearization:
     """The numerator and the denominators of `distance`, for callers such as the losses that combine them otherwise."""
     q = norms.dual(p)
-    if not isinstance(at, At):
-        raise TypeError(f"at is a {type(at).__name__}, expected the places of places.watch(model, …)")
+    check_floating(scores, "scores", "[batch, classes] or [batch]")
+    check_watched(at, scores)
+    check_flag("second_order", second_order)
     difference = differences(scores, y, classes=classes, read_as=read_as)
     return Linearization(difference=difference, slopes=slopes_at(at, difference, q=q, second_order=second_order))
 
@@ -153,6 +154,7 @@ def check_rows(name: str, gradient: Tensor, *, samples: int) -> None:
 
 def valid(distances: PerExample) -> Mask:
     """True for samples with a distance: those whose gradient is not zero."""
+    check_dense(distances, "distances", "[batch]")
     return ~torch.isnan(distances)
 
 

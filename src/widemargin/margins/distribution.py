@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from widemargin.checks import check_number
+from widemargin.checks import check_dense, check_number
 from widemargin.types import Labels, PerExample
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -30,8 +30,7 @@ class Distribution:
     @classmethod
     def of(cls, margins: PerExample) -> Distribution:
         """The distribution of these margins, one per sample."""
-        if not isinstance(margins, Tensor):
-            raise TypeError(f"margins is a {type(margins).__name__}, expected a tensor [batch]")
+        check_dense(margins, "margins", "[batch]")
         if margins.ndim != 1:
             raise ValueError(f"margins has shape {list(margins.shape)}, expected [batch]")
         numbers = margins.detach().to("cpu", torch.float64)
@@ -112,6 +111,8 @@ class Distribution:
 
 def by_class(margins: PerExample, labels: Labels) -> dict[int, Distribution]:
     """One distribution per class that occurs in `labels`."""
+    check_dense(margins, "margins", "[batch]")
+    check_dense(labels, "labels", "[batch]")
     if margins.shape != labels.shape:
         raise ValueError(f"labels has shape {list(labels.shape)}, but margins has shape {list(margins.shape)}")
     classes: Iterable[float] = labels.unique().tolist()

@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.checks import check_count
+from widemargin.checks import check_choice, check_count, check_type, check_weights
+from widemargin.entry_checks import check_by_sample, check_call
 from widemargin.margins.distance import Linearization, check_rows
 from widemargin.margins.output import Classes, Reading, differences, of_scores
-from widemargin.modules import ModelInputs, forward
+from widemargin.modules import ModelInputs, evaluating, forward, mixing_modules
 from widemargin.places import INPUT, At, BatchStatistics, Places
 from widemargin.probabilities import read_model
 from widemargin.types import Labels, PerClass
@@ -64,8 +65,18 @@ def estimate(
         statistics: `"frozen"` for a network with BatchNorm in training mode.
         generator: of the directions, on the device of `x`; torch's own of that device by default.
     """
+    check_choice("read_as", read_as, get_args(Reading))
+    check_type("generator", generator, (torch.Generator, type(None)), "a torch.Generator or None")
     factor, model = correction(probes), read_model(model, read_as)
-    with places.watch(model, at, statistics=statistics) as watched, torch.enable_grad():
+    names = places.check_places(model, at)
+    with evaluating(model):
+        mixes = bool(mixing_modules(model))  # without running statistics: for `statistics` to choose
+    if not mixes and isinstance(x, Tensor) and x.is_floating_point():
+        check_call(model, x, y)
+    elif not mixes:
+        check_weights(model)
+        check_by_sample(model, x, names)
+    with places.watch(model, names, statistics=statistics) as watched, torch.enable_grad():
         scores = forward(model, x)
     difference = differences(scores, y, classes=classes, read_as=of_scores(read_as))
     slopes = probed(difference, at=watched, directions=draw(watched, probes, generator))

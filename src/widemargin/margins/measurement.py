@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from operator import length_hint
@@ -18,21 +18,20 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin._io.files import write_json, write_parquet
 from widemargin._io.progress import track
-from widemargin.checks import check_choice, check_count, check_finite, check_module
+from widemargin.checks import check_choice, check_count, check_module, check_weights
 from widemargin.data import batches
 from widemargin.data.samples import Samples
+from widemargin.entry_checks import check_by_sample
 from widemargin.margins.distance import linearize, valid
 from widemargin.margins.distribution import Distribution, by_class
 from widemargin.margins.growing_columns import Columns
 from widemargin.margins.output import Classes, Reading, of_scores, output
 from widemargin.modules import (
-    ModelInputs,
     cast_input,
     evaluating,
     forward,
     predict,
     predicted_labels,
-    uncompiled,
     unwrap_ddp,
 )
 from widemargin.probabilities import check_are_scores, read_model
@@ -221,6 +220,7 @@ def measure(
     check_module(model)
     check_choice("read_as", read_as, get_args(Reading))
     names = None if at is None else places.check_places(model, at)
+    check_weights(model)
     network = read_model(unwrap_ddp(model), read_as)
     found = batches(data, batch_size=batch_size)
     columns, knows_positions = Columns(), True
@@ -231,7 +231,7 @@ def measure(
             y = y.to(x.device)
             names = places.default_places(network, x) if names is None else names
             if not len(columns):
-                found.check_classes(_check_samples_do_not_mix(network, x, names))
+                found.check_classes(check_by_sample(network, x, names))
             with places.watch(network, names) as watched:
                 scores = forward(network, x)
             check_are_scores(network, scores)
@@ -288,25 +288,3 @@ def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
             stack.callback(parameter.requires_grad_)
             parameter.requires_grad_(False)
         yield
-
-
-def _check_samples_do_not_mix(network: nn.Module, x: ModelInputs, at: Sequence[str]) -> Tensor:
-    """The scores of at most three samples. Raises if a sample's scores depend on other samples of its batch.
-
-    The scores of the second of three samples must have no gradient at its two neighbours, since a layer may mix in one
-    direction only. The weights are random because sums of scores can be constant (probabilities). Three samples,
-    uncompiled: another pass over a whole batch would be noticeable on small data.
-    """
-    with uncompiled(network), places.watch(network, at) as watched:
-        scores = forward(network, x[:3])
-    check_finite(scores, "scores")
-    if len(x) < 2:
-        return scores
-    weights = torch.randn(scores[1].shape, generator=torch.Generator().manual_seed(0)).to(scores)
-    for name, gradient in watched.gradients(scores[1] * weights).items():
-        if gradient.shape[:1] == scores.shape[:1] and bool(gradient[0].any() or gradient[2:].any()):
-            raise ValueError(
-                f"the scores of one sample depend on the other samples of its batch at {name!r}, even in evaluation "
-                "mode, so per-sample margins are not defined: measure with batch_size=1, or change the layer that mixes"
-            )
-    return scores

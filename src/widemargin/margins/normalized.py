@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import layers, norms
-from widemargin.checks import check_choice
+from widemargin.checks import check_batch, check_choice, check_labels, check_module, check_weights
 from widemargin.layers.trace import Trace
 from widemargin.margins.output import output
 from widemargin.modules import unwrap
@@ -35,6 +35,8 @@ def frobenius(model: nn.Module, x: Tensor, y: Labels, *, biases: Biases = "refus
         y: class indices, or ±1 for a network with one output.
         biases: a bias is not in the definition: refuse such a network, or leave its biases out of the norm.
     """
+    _check(model, x)
+    check_labels(y, len(x))
     factor = 1.0
     for name, weight in weights(model, biases=biases):
         factor *= math.sqrt(len(weight)) / _positive(float(norms.frobenius(weight)), name)
@@ -63,6 +65,8 @@ def spectral(
         biases: as in `frobenius`.
     """
     check_choice("inputs", inputs, ("each", "joint"))
+    _check(model, x)
+    check_labels(y, len(x))
     complexity = spectral_complexity(model, x, reference=reference, biases=biases)
     factor = _input_factor(x, inputs)
     scores, _ = _run(model, x, biases)
@@ -76,6 +80,8 @@ def spectral_complexity(
 
     ‖·‖_σ of a convolution is that of the operator it is, on feature maps of the size it meets on `x`.
     """
+    if reference is not None:
+        check_module(reference, "reference")
     sizes = operator_norms(model, x, biases=biases)
     centres = {} if reference is None else dict(weights(reference, biases="ignore"))
     total = 0.0
@@ -90,6 +96,7 @@ def spectral_complexity(
 
 def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") -> dict[str, float]:
     """‖W_l‖_σ of every weight layer, by name, as the linear operator it is on feature maps of the size met on `x`."""
+    _check(model, x)
     network = unwrap(model)
     _, shapes = _run(model, x[:1], biases)
     found = {}
@@ -104,6 +111,7 @@ def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") ->
 def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[str, Tensor]]:
     """Name and weight of every layer of `model`, or a sentence about the first layer whose norm is not known."""
     check_choice("biases", biases, ("refuse", "ignore"))
+    check_module(model)
     found = False
     for name, module in unwrap(model).named_modules():
         own = list(module.parameters(recurse=False)) + list(module.buffers(recurse=False))
@@ -123,6 +131,12 @@ def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[st
         yield name, module.weight.detach()
     if not found:
         raise ValueError(f"{type(unwrap(model)).__name__} has no layer with weights, expected Linear or Conv layers")
+
+
+def _check(model: nn.Module, x: Tensor) -> None:
+    check_module(model)
+    check_batch(x, "x")
+    check_weights(model)
 
 
 def _run(model: nn.Module, x: Tensor, biases: Biases) -> tuple[Tensor, dict[str, torch.Size]]:

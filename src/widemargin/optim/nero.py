@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from widemargin._cuda import has_triton
-from widemargin.checks import check_flag, check_number
+from widemargin.checks import check_flag, check_number, check_several
 from widemargin.optim.base import ClosureOptimizer
 from widemargin.optim.projections import to_centred_unit_rows
 from widemargin.optim.rows import ParamGroup, as_rows, check_layout, from_rows
@@ -57,6 +57,7 @@ class Nero(ClosureOptimizer):
     ) -> None:
         defaults = {"lr": lr, "beta": beta, "project": project, "axis": axis, "groups": groups, "foreach": foreach}
         _check_settings(defaults)
+        check_several("params", params, "model.parameters()")
         super().__init__(params, defaults)
 
     @torch.no_grad()

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin import layers
-from widemargin.checks import check_count
+from widemargin.checks import check_count, check_module, check_several
 from widemargin.modules import unwrap
 
 ParamGroup: TypeAlias = dict[str, Any]
@@ -26,6 +26,8 @@ def param_groups(model: nn.Module, *, unprojected: Collection[str] = ()) -> list
     `Nero(optim.param_groups(model), lr=0.01)` is `Nero(model.parameters(), lr=0.01)` except for transposed
     convolutions, in groups of `axis=1`, and the parameters named in `unprojected`, in groups of `project=False`.
     """
+    check_module(model)
+    check_several("unprojected", unprojected, "('0.weight',)")
     known = dict(unwrap(model).named_parameters())
     for name in unprojected:
         if name not in known:
@@ -68,7 +70,9 @@ def from_rows(rows: Float[Tensor, "rows fan_in"], like: Tensor, *, axis: int = 0
 
 def check_layout(weight: Tensor, axis: int, groups: int) -> None:
     """Raise unless the rows of a weight of this shape can be at `axis`, in `groups` groups."""
-    if axis not in (0, 1) or isinstance(axis, bool):
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise TypeError(f"axis is {axis!r}, expected 0, or 1 for the weight of a transposed convolution")
+    if axis not in (0, 1):
         raise ValueError(f"axis is {axis!r}, expected 0, or 1 for the weight of a transposed convolution")
     check_count("groups", groups)
     if groups > 1 and (axis == 0 or weight.shape[0] % groups):

@@ -15,17 +15,25 @@ from torch import nn
 from widemargin._autograd.preserve_rng import preserve_rng
 from widemargin._cuda import graphs
 from widemargin._io.progress import ProgressBars
-from widemargin.checks import check_callable, check_choice, check_count, check_number, check_seed
+from widemargin.checks import (
+    check_callable,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    check_seed,
+    check_several,
+)
 from widemargin.losses.protocol import Loss, for_samples
 from widemargin.losses.score_criterion import as_loss
-from widemargin.modules import floating_parameter
+from widemargin.modules import floating_parameter, predict
 from widemargin.population.batches import samples_of
 from widemargin.population.chunks import Chunk, choose
 from widemargin.population.conv_matmul import CONVOLUTIONS, Convolutions, why_not_fused
 from widemargin.population.optimizers import stackable
 from widemargin.population.run import NetworkResult, PopulationConfig, PopulationRun
 from widemargin.population.stack import check_alike
-from widemargin.training.config import Regularizer
+from widemargin.training.config import Regularizer, check_regularizers
 from widemargin.training.optimizers import MakesOptimizer
 from widemargin.training.schedules import Constant, Schedule
 
@@ -51,8 +59,9 @@ class Population:
 
 def build(builder: Callable[[], nn.Module], seeds: Sequence[int]) -> list[nn.Module]:
     """A network from `builder` for every seed, with torch's generator seeded by it; the generator is left as it was."""
+    check_callable("builder", builder, "lambda: models.toy_mlp()")
     networks = []
-    for seed in seeds:
+    for seed in _checked_seeds(seeds):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             networks.append(builder())
@@ -110,6 +119,7 @@ def fit(
         device: where to train; by default where the first network is. The copies are where the networks are.
         progress: show bars of the networks and the steps; by default on a terminal only.
     """
+    _check_arguments(networks, schedule, regularizers, cuda_graph)
     networks = list(networks)
     check_alike(networks)
     count = len(networks)
@@ -128,10 +138,9 @@ def fit(
         raise ValueError(f"convolutions is 'fused', but {why_not_fused(where)}")
     if cuda_graph and graphs.why_not(where) is not None:
         raise ValueError(f"cuda_graph is True, but {graphs.why_not(where)}")
-    seeds = list(range(count) if seeds is None else seeds)
-    for seed in seeds:
-        check_seed(seed)
+    seeds = list(range(count)) if seeds is None else _checked_seeds(seeds)
     samples = samples_of(data, count, where, weight.dtype)
+    predict(networks[0], samples[0].x[:1])  # raises where the network can't take the inputs
     plan = PopulationConfig(
         networks=networks,
         data=samples,
@@ -151,6 +160,21 @@ def fit(
         chosen = choose(plan, size=chunk, convolutions=convolutions)
         with closing(ProgressBars({"Networks": count, "Steps": steps}, progress=progress)) as bars:
             return _train(plan, chosen, bars)
+
+
+def _check_arguments(networks: object, schedule: object, regularizers: object, cuda_graph: object) -> None:
+    check_several("networks", networks, "population.build(builder, range(10))")
+    check_callable("schedule", schedule, "training.Cosine()")
+    check_regularizers(regularizers)
+    if cuda_graph is not None:
+        check_flag("cuda_graph", cuda_graph)
+
+
+def _checked_seeds(seeds: Sequence[int]) -> list[int]:
+    check_several("seeds", seeds, "range(10)")
+    for seed in seeds:
+        check_seed(seed, "seeds")
+    return list(seeds)
 
 
 def _train(plan: PopulationConfig, chunk: Chunk, bars: ProgressBars) -> Population:

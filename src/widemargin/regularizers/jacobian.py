@@ -14,7 +14,16 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin._autograd.double_backward import CheapDoubleBackward
 from widemargin._autograd.value_without_grad import value_without_grad
-from widemargin.checks import check_choice, check_count, check_number, check_scores_and_labels
+from widemargin.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_floating,
+    check_index,
+    check_module,
+    check_number,
+    check_scores_and_labels,
+)
 from widemargin.margins import second_point
 from widemargin.margins.distance import check_rows, slopes_at
 from widemargin.margins.second_point import TwoPasses
@@ -75,6 +84,7 @@ class Jacobian:
 
     def __post_init__(self) -> None:
         _check_settings(self)
+        check_flag("normalize", self.normalize)
         check_choice("form", self.form, get_args(Form))
 
     @property
@@ -152,8 +162,7 @@ class Jacobian:
         return (y.cpu().long() + torch.randint(1, count, (len(y),))) % count
 
     def _checked(self, classes: Tensor, count: int, y: Tensor) -> Tensor:
-        if classes.shape != y.shape:
-            raise ValueError(f"classes has shape {list(classes.shape)}, expected [{len(y)}], one class a sample")
+        check_index(classes, len(y), "classes")
         bad = (classes < 0) | (classes >= count)
         if self.form == "pairwise" and count > 1:
             bad = bad | (classes == y)
@@ -229,6 +238,7 @@ class JacobianFrobenius:
         u, scale = None, 1.0
         if self.projections is not None:
             u = self.draw(len(f), f.shape[1]) if directions is None else directions
+            check_floating(u, "directions", "[batch, projections, classes]")
             expected = (len(f), self.projections, f.shape[1])
             if u.shape != expected:
                 raise ValueError(f"directions has shape {list(u.shape)}, expected {list(expected)}")
@@ -273,6 +283,7 @@ def _watched_pass(
     With exact gradients a compiled network runs uncompiled, since it has no gradient of a gradient, and convolutions
     are those of `convolutions`.
     """
+    check_module(model)
     at = (regularizer.at,)
     if regularizer.second_order == "second-point":
         passes = TwoPasses(model)
@@ -292,6 +303,7 @@ def _changes(at: At, scores: Scores, outputs: Callable[[Tensor], Tensor]) -> dic
 def _check_pass(scores: Scores, y: Labels, at: At, place: str) -> None:
     """Raise unless scores and labels are valid, and the pass was watched at `place`."""
     check_scores_and_labels(scores, y, finite=True)
+    places.check_watched(at, scores)
     if tuple(at) != (place,):
         raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={place!r}")
 

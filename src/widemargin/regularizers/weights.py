@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from widemargin.checks import check_module_name, check_number
+from widemargin.checks import check_module_name, check_names, check_number, check_type
 from widemargin.modules import ModelInputs, evaluating, forward, unwrap
 from widemargin.places import At
 from widemargin.types import Labels, is_binary
@@ -38,9 +38,10 @@ class WeightDecay:
 
     def __post_init__(self) -> None:
         check_number("weight", self.weight, least=0.0)
-        if isinstance(self.layers, str) or (self.layers is not None and not self.layers):
-            raise TypeError(f"layers is {self.layers!r}, expected None or a tuple of module names such as ('fc1',)")
         if self.layers is not None:
+            check_names("layers", self.layers)
+            if not self.layers:
+                raise TypeError("layers is empty, expected None or a tuple of module names such as ('fc1',)")
             object.__setattr__(self, "layers", tuple(self.layers))
 
     def __call__(
@@ -81,6 +82,7 @@ class ClassifierPenalty:
 
     def __post_init__(self) -> None:
         check_number("weight", self.weight, least=0.0)
+        check_type("layer", self.layer, (str, type(None)), "the name of a module, or None")
 
     def __call__(
         self,

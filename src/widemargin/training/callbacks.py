@@ -19,9 +19,10 @@ from typing import Any, Literal
 
 from torch import nn
 
+from widemargin import norms
 from widemargin._io.optional import import_optional
 from widemargin._io.progress import ProgressBars, is_shown
-from widemargin.checks import check_choice, check_count
+from widemargin.checks import check_choice, check_count, check_flag, check_path, check_place_names, check_type
 from widemargin.losses.protocol import Loss
 from widemargin.training.batches import Batch
 from widemargin.training.history import Row
@@ -92,6 +93,10 @@ class Measure(Callback):
 
     def __post_init__(self) -> None:
         check_count("samples", self.samples)
+        if self.at is not None:
+            check_place_names(self.at)
+        if self.p is not None:
+            norms.check_p(self.p)
         if self.every is not None:
             check_count("every", self.every)
 
@@ -120,6 +125,7 @@ class EarlyStopping(Callback):
     def __post_init__(self) -> None:
         check_count("patience", self.patience)
         check_choice("mode", self.mode, ("min", "max"))
+        check_type("monitor", self.monitor, str, "split/name, such as 'validation/loss'")
         if "/" not in self.monitor:
             raise ValueError(f"monitor is {self.monitor!r}, expected split/name, such as 'validation/loss'")
 
@@ -140,6 +146,10 @@ class TensorBoard(Callback):
     """Writes the rows of the history as curves "split/name" below `folder` (extra `tensorboard`)."""
 
     folder: str | os.PathLike[str]
+
+    def __post_init__(self) -> None:
+        check_path("folder", self.folder)
+
     _writer: Any = field(default=None, init=False, repr=False, compare=False)
     _written: int = field(default=0, init=False, repr=False, compare=False)
 
@@ -176,6 +186,11 @@ class ProgressBar(Callback):
     """Shows a bar with the time left on standard error; with `show=None` on a terminal only."""
 
     show: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.show is not None:
+            check_flag("show", self.show)
+
     _bars: ProgressBars | None = field(default=None, init=False, repr=False, compare=False)
 
     def on_fit_start(self, state: FitState) -> None:

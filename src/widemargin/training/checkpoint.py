@@ -19,7 +19,7 @@ from torch import Tensor
 
 from widemargin._io.locks import locked_folder
 from widemargin._io.tensors import read_tensors, write_tensors
-from widemargin.checks import check_count, check_number
+from widemargin.checks import check_count, check_number, check_path
 from widemargin.training.fingerprint import first_difference
 
 State: TypeAlias = dict[str, Any]
@@ -35,6 +35,7 @@ class Checkpoint:
     seconds: float = 60.0
 
     def __post_init__(self) -> None:
+        check_path("folder", self.folder)
         check_count("every", self.every)
         check_number("seconds", self.seconds, above=0.0)
 

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 
 from widemargin._io.optional import not_installed
-from widemargin.checks import check_choice, check_count, check_flag
+from widemargin.checks import check_callable, check_choice, check_count, check_flag, check_several
 from widemargin.losses.protocol import Loss
 from widemargin.probabilities import Outputs
 from widemargin.training.callbacks import Callback, Measure, ProgressBar, TensorBoard
@@ -61,11 +61,19 @@ class Devices:
         return cls(accelerator=device.type, count=1 if device.index is None else [device.index])
 
     def __post_init__(self) -> None:
+        check_choice("accelerator", self.accelerator, ("auto", "cpu", "cuda", "gpu", "mps", "tpu"))
         check_choice("strategy", self.strategy, STRATEGIES)
         check_choice("precision", self.precision, (None, "bf16-mixed"))
         check_flag("cuda_graph", self.cuda_graph)
         if self.backward_memory is not None:
             check_count("backward_memory", self.backward_memory, least=0)
+
+
+def check_regularizers(regularizers: object) -> None:
+    """Raise unless `regularizers` are several functions."""
+    check_several("regularizers", regularizers, "(regularizers.Jacobian(),)")
+    for regularizer in cast("Sequence[object]", regularizers):
+        check_callable("regularizers", regularizer, "regularizers.Jacobian()")
 
 
 def fabric(devices: Devices) -> Fabric:

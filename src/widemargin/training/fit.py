@@ -11,7 +11,17 @@ from typing import TypeVar, get_args
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.checks import check_callable, check_choice, check_count, check_module, check_number, check_seed
+from widemargin.checks import (
+    check_callable,
+    check_choice,
+    check_count,
+    check_module,
+    check_number,
+    check_seed,
+    check_several,
+    check_type,
+    check_weights,
+)
 from widemargin.data import Data, Samples, load
 from widemargin.data.opening import Opened, open_data
 from widemargin.losses.protocol import Loss, norm_of, places_of
@@ -21,7 +31,7 @@ from widemargin.modules import predict
 from widemargin.probabilities import Outputs
 from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
-from widemargin.training.config import Devices, FitConfig, Regularizer, fabric, quiet
+from widemargin.training.config import Devices, FitConfig, Regularizer, check_regularizers, fabric, quiet
 from widemargin.training.history import History
 from widemargin.training.loop import train
 from widemargin.training.optimizers import AdamW, MakesOptimizer
@@ -107,7 +117,7 @@ def fit(
     loss = as_loss(loss)
     check_callable("optimizer", optimizer, "training.AdamW(lr=1e-3)")
     check_callable("schedule", schedule, "training.Cosine()")
-    _check_options(read_as, gradient_clip)
+    _check_options(read_as, gradient_clip, regularizers, callbacks, devices)
     opened = _opened(model, data)
     given = list(callbacks)
     stop_failed, measure = _taken(given, StopFailed()), _taken(given, Measure())
@@ -155,10 +165,18 @@ def _validation(data: object, train: Opened) -> object:
     if data is None:
         return None
     data = load(data) if isinstance(data, str) else data
-    return data if isinstance(data, Data) else open_data(data, classes=train.classes or None).source
+    try:
+        return data if isinstance(data, Data) else open_data(data, classes=train.classes or None).source
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"validation: {error}") from error
 
 
-def _check_options(read_as: Outputs, gradient_clip: float | int | None) -> None:
+def _check_options(
+    read_as: Outputs, gradient_clip: float | int | None, regularizers: object, callbacks: object, devices: object
+) -> None:
+    check_regularizers(regularizers)
+    check_several("callbacks", callbacks, "(training.EarlyStopping(),)")
+    check_type("devices", devices, Devices, "training.Devices(…)")
     check_choice("read_as", read_as, get_args(Outputs))
     if gradient_clip is not None:
         check_number("gradient_clip", gradient_clip, above=0.0)
@@ -169,6 +187,7 @@ def _check_model(model: object) -> None:
     assert isinstance(model, nn.Module)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError("model has no parameter that requires a gradient, so there is nothing to train")
+    check_weights(model)
 
 
 def _opened(model: nn.Module, data: object) -> Opened:

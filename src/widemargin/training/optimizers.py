@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import optim
-from widemargin.checks import check_number
+from widemargin.checks import check_flag, check_number, check_numbers
 from widemargin.optim.base import ClosureOptimizer
 
 MakesOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
@@ -24,7 +24,9 @@ class OptimizerValue:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name not in ("betas", "nesterov", "eps_inside_sqrt"):
+            if name in ("nesterov", "eps_inside_sqrt"):
+                check_flag(name, value)
+            elif name != "betas":
                 check_number(name, value, least=0.0)
 
     def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -60,6 +62,12 @@ class AdamW(OptimizerValue):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float | int = 1e-8
     weight_decay: float | int = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers("betas", self.betas, least=0.0, below=1.0)
+        if len(self.betas) != 2:
+            raise ValueError(f"betas is {self.betas}, expected two numbers")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from widemargin.checks import check_callable, check_number
+from widemargin.checks import check_callable, check_number, check_numbers
 
 Schedule: TypeAlias = Callable[[float, float], float]
 """(epoch, epochs) → factor: one of the values below, or any function."""
@@ -38,12 +38,12 @@ class Steps:
     factors: tuple[float | int, ...]
 
     def __post_init__(self) -> None:
-        if len(self.at) != len(self.factors) or not self.at:
-            raise ValueError(f"at has {len(self.at)} entries and factors {len(self.factors)}, expected as many, not 0")
-        if list(self.at) != sorted(set(self.at)) or self.at[0] < 0:
+        check_numbers("at", self.at, least=0.0)
+        check_numbers("factors", self.factors, least=0.0)
+        if len(self.at) != len(self.factors):
+            raise ValueError(f"at has {len(self.at)} entries and factors {len(self.factors)}, expected as many")
+        if list(self.at) != sorted(set(self.at)):
             raise ValueError(f"at is {self.at}, expected growing epochs >= 0")
-        for index, factor in enumerate(self.factors):
-            check_number(f"factors[{index}]", factor, least=0.0)
 
     def __call__(self, epoch: float, epochs: float | int) -> float:  # noqa: ARG002
         """The factor of the last step that was passed."""

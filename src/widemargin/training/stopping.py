@@ -106,6 +106,8 @@ def bad_row(model: nn.Module, x: ModelInputs) -> int | None:
     """The first row of `x` whose scores are not finite, or None: to tell a broken network from another error."""
     with torch.no_grad():
         scores = forward(model, x)
+    if scores.shape[:1] != (len(x),):
+        raise ValueError(f"scores has shape {list(scores.shape)} for {len(x)} samples, expected one row each")
     bad = ~torch.isfinite(scores).reshape(len(x), -1).all(dim=1)
     return int(bad.nonzero()[0]) if bool(bad.any()) else None
 
