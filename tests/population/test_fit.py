@@ -324,7 +324,7 @@ GOOD: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1),
         ({"optimizer": partial(torch.optim.Adagrad, lr=0.1)}, TypeError, "optimizer is functools.partial.*Adagrad"),
         ({"optimizer": [SGD(lr=1.0)] * 2 + [AdamW()]}, ValueError, "expected to differ in lr alone"),
         ({"seeds": [1, 2]}, ValueError, "seeds has 2 entries, but there are 3 networks"),
-        ({"seeds": [1, 2, 3.0]}, TypeError, "seed is 3.0"),
+        ({"seeds": [1, 2, 3.0]}, TypeError, "seeds is 3.0"),
         ({"data": [samples()] * 2}, ValueError, "data has 2 data sets, but there are 3 networks"),
         (
             {"data": [samples(), samples(), samples(20)]},

@@ -139,11 +139,11 @@ def check_fits(network: nn.Module, samples: Any, model: str, data: str, classes:
             scores = forward(network, x)
     except torch.OutOfMemoryError as error:
         raise ValueError(f"--model {model} does not fit into this device's memory, even with one sample") from error
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         shape = repr(x) if isinstance(x, NamedInputs) else f"of shape {list(x.shape[1:])}"
         raise ValueError(
             f"--model {model} can't take the inputs of --data {data}, {shape}: "
-            f"{str(error).splitlines()[0]}; its settings may change that (--set)"
+            f"{str(error.__cause__ or error).splitlines()[0]}; its settings may change that (--set)"
         ) from error
     count = scores.shape[1] if scores.ndim == 2 else 1
     are_names = any(name != str(label) for label, name in enumerate(classes))

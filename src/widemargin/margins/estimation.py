@@ -23,11 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
-from widemargin.checks import check_choice, check_count, check_type, check_weights
+from widemargin.checks import check_choice, check_count, check_dense, check_type, check_weights
 from widemargin.entry_checks import check_by_sample, check_call
 from widemargin.margins.distance import Linearization, check_rows
 from widemargin.margins.output import Classes, Reading, differences, of_scores
-from widemargin.modules import ModelInputs, evaluating, forward, mixing_modules
+from widemargin.modules import ModelInputs, NamedInputs, evaluating, forward, mixing_modules
 from widemargin.places import INPUT, At, BatchStatistics, Places
 from widemargin.probabilities import read_model
 from widemargin.types import Labels, PerClass
@@ -71,6 +71,8 @@ def estimate(
     names = places.check_places(model, at)
     with evaluating(model):
         mixes = bool(mixing_modules(model))  # without running statistics: for `statistics` to choose
+    if not isinstance(x, NamedInputs):
+        check_dense(x, "x", "[batch, ...]")
     if not mixes and isinstance(x, Tensor) and x.is_floating_point():
         check_call(model, x, y)
     elif not mixes:

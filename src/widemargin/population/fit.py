@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -140,7 +141,7 @@ def fit(
         raise ValueError(f"cuda_graph is True, but {graphs.why_not(where)}")
     seeds = list(range(count)) if seeds is None else _checked_seeds(seeds)
     samples = samples_of(data, count, where, weight.dtype)
-    predict(networks[0], samples[0].x[:1])  # raises where the network can't take the inputs
+    predict(copy.deepcopy(networks[0]), samples[0].x[:1])  # raises where the network can't take the inputs
     plan = PopulationConfig(
         networks=networks,
         data=samples,
