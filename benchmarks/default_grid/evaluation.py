@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import widemargin as wm
 from widemargin.data import Samples
+from widemargin.entry_checks import checked_by_caller
 
 RADII = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
 """l_2 radii of the attacks, as parts of √D, which is the length of a standardised input of D numbers."""
@@ -54,7 +55,8 @@ def under_attack(model: nn.Module, x: Tensor, y: Tensor) -> list[float]:
     radii = math.sqrt(x[0].numel()) * torch.tensor(RADII, device=x.device).repeat_interleave(len(x))
     network = Offsets(model, many, radii).eval()
     start = torch.zeros_like(many)
-    offsets = wm.attacks.pgd(network, start, labels, 1.0, steps=STEPS, p=2, random_start=False, bounds=None)
+    with checked_by_caller():  # it knows samples by their position
+        offsets = wm.attacks.pgd(network, start, labels, 1.0, steps=STEPS, p=2, random_start=False, bounds=None)
     with torch.no_grad():
         right = network(offsets).argmax(dim=1) == labels
     return right.double().view(len(RADII), -1).mean(dim=1).tolist()
