@@ -66,3 +66,12 @@ def test_other_norms(p: float) -> None:
     two, other = (lipschitz_radius(network, x, rows, norm) for norm in (2.0, p))
     torch.testing.assert_close(other, two / (5 ** (0.5 - 1 / p) if p > 2 else 1.0))
     assert (lipschitz_radius(network, x, against(3, (y + 1) % 3), p) == 0).all()
+
+
+def test_a_constant_network_has_a_finite_radius() -> None:
+    model = nn.Linear(3, 2).double()
+    with torch.no_grad():
+        model.weight.zero_()
+        model.bias.copy_(torch.tensor([1.0, 0.0]))
+    x = torch.zeros(2, 3).double()
+    assert lipschitz_radius(read(model, x), x, against(2, torch.tensor([0, 1])), 2.0).tolist() == [1e9, 0.0]

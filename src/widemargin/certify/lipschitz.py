@@ -11,6 +11,9 @@ from widemargin.layers.forms import Affine, RootMeanSquare, Step, Sum
 from widemargin.layers.network import Network
 from widemargin.layers.trace import INPUT
 
+MOST = 1e9
+"""Largest certified radius: that of a constant network is infinite."""
+
 
 @torch.no_grad()
 def lipschitz_radius(network: Network, x: Tensor, rows: Tensor, p: float) -> Tensor:
@@ -33,7 +36,7 @@ def lipschitz_radius(network: Network, x: Tensor, rows: Tensor, p: float) -> Ten
     slopes = norms.lp(coefficients.flatten(0, 1), 2.0).view(rows.shape[:2]) * constants(network)[end]
     larger = x[0].numel() ** (0.5 - 1 / p) if p > 2 else 1.0
     radii = gaps.clamp(min=0) / (slopes * larger * (1 + LANCZOS)).clamp(min=torch.finfo(slopes.dtype).tiny)
-    return radii.amin(dim=1)
+    return radii.amin(dim=1).clamp(max=MOST)
 
 
 def constants(network: Network) -> dict[int, float]:
