@@ -14,6 +14,7 @@ from certify.test_radius import in_ball
 from geometry.networks import CASES
 from widemargin import certify, geometry, models
 from widemargin.certify.bracket import Bracket, bracket
+from widemargin.layers.network import read
 from widemargin.models.elsayed import Norm
 
 
@@ -142,9 +143,10 @@ def test_the_lipschitz_bound_of_the_l_infinity_norm_is_smaller() -> None:
     y = answers(model, x)
     from widemargin.certify.bracket import _lipschitz
 
-    two = _lipschitz(model, x, y, 2.0)
-    assert torch.allclose(_lipschitz(model, x, y, math.inf), two / math.sqrt(5))
-    assert torch.equal(_lipschitz(model, x, y, 1.0), two)
+    network = read(model, x)
+    two = _lipschitz(network, x, y, 2.0)
+    assert torch.allclose(_lipschitz(network, x, y, math.inf), two / math.sqrt(5))
+    assert torch.equal(_lipschitz(network, x, y, 1.0), two)
 
 
 def test_the_network_is_left_as_it_was_and_batches_do_not_matter() -> None:

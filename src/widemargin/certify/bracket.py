@@ -14,11 +14,11 @@ from widemargin import certify, margins, norms
 from widemargin.attacks.input_range import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.certify.lipschitz import lipschitz_radius
-from widemargin.certify.radius import chunks, prepared
+from widemargin.certify.radius import chunks, prepared, radii
 from widemargin.checks import check_choice, check_count, check_labels, check_module
 from widemargin.data.array_arguments import takes_arrays
 from widemargin.entry_checks import check_call, checked_by_caller
-from widemargin.layers.network import read
+from widemargin.layers.network import Network, read
 from widemargin.modules import cast_input, evaluating, predict, uncompiled, unwrap
 from widemargin.probabilities import Outputs, read_model, without_head
 from widemargin.types import Labels, Mask, PerExample, is_binary
@@ -118,10 +118,11 @@ def bracket(
 ) -> Bracket:
     """The distance of every sample from the decision boundary, between a certificate and an attack.
 
-    Lower: the larger of a linear relaxation (`certify.radius`) and γ_out/Π‖W‖_2 (`bounds.input_margin`; its l_2 radius
-    also holds for p < 2, and divided by n^{1/2 − 1/p} for p > 2). A network that one of them does not support is
-    bounded by the other, with an entry in `notes`; with neither, lower is 0. Computed in float64 from the network's
-    weights: the proof does not include the rounding of its forward pass. Upper: `attacks.minimal`.
+    Lower: the larger of a linear relaxation (`certify.radius`) and the output margin over the Lipschitz constant, for a
+    chain γ_out/Π‖W‖_2 (an l_2 radius, which also holds for p < 2, and divided by n^{1/2 − 1/p} for p > 2). A network
+    that one of them does not support is bounded by the other, with an entry in `notes`; with neither, lower is 0.
+    Computed in float64 from the network's weights: the proof does not include the rounding of its forward pass. Upper:
+    `attacks.minimal`.
 
     Args:
         model: any classifier, used in evaluation mode.
@@ -182,15 +183,19 @@ def lower_bounds(
     """Certified distances, the method of each, and notes on methods that failed; see `bracket`."""
     best, by, notes = torch.zeros_like(upper), [NOTHING] * len(upper), []
     try:
-        values = _lipschitz(network, x, y, p)
-    except (TypeError, ValueError) as reason:
+        found = read(network, x)
+    except TypeError as reason:
+        return best, by, (f"no Lipschitz certificate: {reason}", f"no linear relaxation: {reason}")
+    try:
+        values = _lipschitz(found, x, y, p)
+    except TypeError as reason:
         notes.append(f"no Lipschitz certificate: {reason}")
     else:
         by = [LIPSCHITZ if value > 0 else name for value, name in zip(values.tolist(), by)]
         best = values
     start = torch.where(upper.isfinite(), upper, (100 * best).clamp(min=1.0))
     try:
-        values = certify.radius(network, x, y, p=p, method=method, steps=steps, start=start).values
+        values = radii(found, x, y, p, method, steps, start)
     except TypeError as reason:
         notes.append(f"no linear relaxation: {reason}")
     else:
@@ -199,8 +204,6 @@ def lower_bounds(
     return best, by, tuple(notes)
 
 
-def _lipschitz(network: nn.Module, x: Tensor, y: Tensor, p: float) -> Tensor:
-    found = read(network, x)
-    x, y = prepared(found, x, y, p, "ibp")
-    parts = [lipschitz_radius(found, part, rows, p) for part, rows in chunks(found, x, y)]
-    return torch.cat(parts).cpu()
+def _lipschitz(network: Network, x: Tensor, y: Tensor, p: float) -> Tensor:
+    x, y = prepared(network, x, y, p, "ibp")
+    return torch.cat([lipschitz_radius(network, part, rows, p) for part, rows in chunks(network, x, y)]).cpu()

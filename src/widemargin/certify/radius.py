@@ -45,13 +45,14 @@ def margin_bound(
 
     `"ibp"` carries intervals forward (Gowal et al. 2018). `"crown-ibp"` carries one linear bound back from the scores,
     with those intervals inside (Zhang et al. 2020), each also within reach·‖W_i‖_2 of its value at x, where the layer
-    below moves by at most reach = radius·Π‖W‖_2 (as Lee et al. 2020 do). `"crown"` also bounds the units before each
-    activation of at most `FULL_UNITS` of them by backward passes of their own (Zhang et al. 2018). The better of the
-    linear bound and the interval is returned. Computed in float64 for the real-valued function that the weights define:
-    it does not include the rounding of a forward pass in float32.
+    below moves by at most reach = radius·Π‖W‖_2 (as Lee et al. 2020 do), a sum over the branches of a residual sum.
+    `"crown"` also bounds the units before each activation of at most `FULL_UNITS` of them by backward passes of their
+    own (Zhang et al. 2018). The better of the linear bound and the interval is returned. Computed in float64 for the
+    real-valued function that the weights define: it does not include the rounding of a forward pass in float32.
 
     Args:
-        model: a chain of layers that `geometry` reads, used in evaluation mode.
+        model: a network of layers with a relaxation, see `layers`, residual sums and functions of torch between them,
+            used in evaluation mode.
         x: inputs.
         y: class indices, or ±1 for a network of one output, which has one column: y·f.
         radius: ≥ 0.
@@ -59,7 +60,8 @@ def margin_bound(
         method: see above.
     """
     check_number("radius", radius, least=0.0)
-    network = readable(model, x)
+    network = read(model, x)
+    network.require(*PIECEWISE, Sum, RootMeanSquare)
     x, y = prepared(network, x, y, p, method)
     found = []
     for part, specs in chunks(network, x, y):
@@ -102,21 +104,22 @@ def radius(
         check_floating(start, "start", "[batch]")
         if start.shape != (len(x),) or not bool(((start >= 0) & start.isfinite()).all()):
             raise ValueError("start has other entries than expected: one finite number >= 0 for each sample of x")
-    network = readable(model, x)
+    values = radii(read(model, x), x, y, p, method, steps, start)
+    return Certificate(what=f"{method} in l_{p:g}", values=values)
+
+
+def radii(
+    network: Network, x: Tensor, y: Tensor, p: float, method: Method, steps: int, start: Tensor | None
+) -> PerExample:
+    """`radius` of a network that was read; a TypeError names what has no relaxation."""
+    network.require(*PIECEWISE, Sum, RootMeanSquare)
     x, y = prepared(network, x, y, p, method)
     found, done = [], 0
     for part, specs in chunks(network, x, y):
         first = None if start is None else start[done : done + len(part)].to(part)
         found.append(_search(network, part, specs, first, p, method, steps))
         done += len(part)
-    return Certificate(what=f"{method} in l_{p:g}", values=torch.cat(found).cpu())
-
-
-def readable(model: nn.Module, x: Tensor) -> Network:
-    """The steps of `model`; a TypeError names what has no relaxation."""
-    network = read(model, x)
-    network.require(*PIECEWISE, Sum, RootMeanSquare)
-    return network
+    return torch.cat(found).cpu()
 
 
 def _search(
