@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from oracles_bounds import matrix_of
 from widemargin import layers
 from widemargin.layers import Affine, MaxPool
+from widemargin.layers.registry import forms_of
 
 AFFINE = [
     (nn.Linear(3, 4), (3,)),
@@ -101,3 +102,37 @@ def test_pools_that_return_indices_have_no_form() -> None:
     rule = layers.rule("pieces", pool)
     assert rule is not None
     assert rule(pool, torch.zeros(1, 1, 4, 4)) is None
+
+
+NORMS = [
+    (nn.GroupNorm(2, 4), (4, 3)),
+    (nn.GroupNorm(4, 4, affine=False), (4,)),  # groups of one entry
+    (nn.LayerNorm((2, 3), eps=0.1), (2, 2, 3)),
+    (nn.InstanceNorm1d(2, affine=True), (2, 5)),
+    (nn.RMSNorm(3), (2, 3)),
+]
+
+
+@pytest.mark.parametrize(("module", "shape"), NORMS, ids=str)
+def test_the_steps_of_a_norm_are_the_layer(module: nn.Module, shape: tuple[int, ...]) -> None:
+    module = module.double()
+    for parameter in module.parameters():
+        nn.init.uniform_(parameter, 0.5, 1.5)
+    x = torch.randn(3, *shape, dtype=torch.float64)
+    value = x
+    for form in forms_of(module, x):
+        if isinstance(form, Affine):
+            eye = torch.eye(x[0].numel(), dtype=x.dtype).view(-1, *shape)
+            W = form.linear(eye).flatten(1).T
+            rows = value.flatten(1)
+            torch.testing.assert_close(form.magnitude(value.abs()).flatten(1), rows.abs() @ W.abs().T)
+            torch.testing.assert_close(form.adjoint(value).flatten(1), rows @ W)
+            assert form.lipschitz >= float(torch.linalg.matrix_norm(W, ord=2)) - 1e-12
+            assert form.row_norms is not None
+            for q in (1.0, 2.0, 3.0, math.inf):
+                found, expected = form.row_norms(q, None).flatten(), torch.linalg.vector_norm(W, q, dim=1)
+                assert (found >= expected - 1e-12).all()
+                if len(W) > 4:  # a group of one entry has the row 0
+                    torch.testing.assert_close(found, expected)
+        value = form.forward(value)
+    torch.testing.assert_close(value, module(x).detach(), rtol=1e-9, atol=1e-10)

@@ -72,6 +72,11 @@ UNKNOWN: dict[str, Callable[[Tensor], Tensor]] = {
     "mean of all": lambda x: x * 0 + x.mean(),
     "transposed samples": lambda x: x.transpose(0, 1).transpose(0, 1),
     "merged samples": lambda x: x.flatten(0, 1).view(x.shape),
+    # An axis of as many entries as there are samples in the recorded pass must not be taken for that of samples.
+    "mean over two samples": lambda x: x.reshape(len(x), 2, 18).mean(dim=0),
+    "two samples transposed": lambda x: x.reshape(len(x), 2, 18).transpose(0, 1),
+    "two samples permuted": lambda x: x.reshape(len(x), 2, 18).permute(1, 0, 2),
+    "part of the samples": lambda x: x.reshape(len(x), 2, 18)[0],
     "clamp": lambda x: x.clamp(min=-1),
     "clamp both": lambda x: x.clamp(0, 1),
     "dropout": lambda x: F.dropout(x, training=True),

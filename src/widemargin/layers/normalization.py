@@ -64,7 +64,9 @@ def group_norm(module: nn.GroupNorm, x: Tensor) -> tuple[Step, ...]:
 
 
 @register("steps", *_INSTANCE_NORMS)
-def instance_norm(module: nn.InstanceNorm2d, x: Tensor) -> tuple[Step, ...] | None:
+def instance_norm(
+    module: nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d, x: Tensor
+) -> tuple[Step, ...] | None:
     """As a group norm with a group per channel; None with running statistics."""
     if module.running_mean is not None:
         return None
