@@ -115,17 +115,17 @@ def test_residual_networks_are_bracketed_and_no_attack_beats_the_certificate(nor
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(data.train.x[index]), data.train.y[index]).backward()
         optimizer.step()
-    x, y = data.test.x[:30], data.test.y[:30]
+    x, y = data.test.x[:16], data.test.y[:16]
     right = answers(model, x) == y
-    assert int(right.sum()) > 15
-    found = bracket(model, x, y, method="crown-ibp", search="own", attack_steps=5, steps=6)
+    assert int(right.sum()) >= 6
+    found = bracket(model, x, y, method="crown-ibp", search="own", attack_steps=3, steps=6)
     assert torch.equal(found.lower > 0, right)
     assert not found.notes
     lower = certify.radius(model, x, y, method="crown-ibp", start=found.lower.clamp(min=1e-3), steps=2).values
     assert (lower <= found.upper).all()  # the bracket itself would cut it there
     exact = model.double()
     near = x[:, None].double() + lower.view(-1, 1, 1, 1, 1) * in_ball(x.shape[1:], 2.0, 50)
-    assert (answers(exact, near.flatten(0, 1)).view(30, 50) == y[:, None])[right].all()
+    assert (answers(exact, near.flatten(0, 1)).view(16, 50) == y[:, None])[right].all()
 
 
 def test_attention_is_the_reason_without_a_certificate() -> None:
@@ -156,11 +156,11 @@ def test_the_network_is_left_as_it_was_and_batches_do_not_matter() -> None:
     y = answers(model, x)
     model.train()
     model.get_submodule("1").eval()
-    found = bracket(model, x, y, attack_steps=3, steps=4)
+    found = bracket(model, x, y, method="crown-ibp", search="own", attack_steps=3, steps=4)
     assert model.training
     assert model.get_submodule("0").training
     assert not model.get_submodule("1").training
-    small = bracket(model, x, y, attack_steps=3, steps=4, batch_size=2)
+    small = bracket(model, x, y, method="crown-ibp", search="own", attack_steps=3, steps=4, batch_size=2)
     for name in ("lower", "upper", "linearized"):
         assert torch.allclose(getattr(found, name), getattr(small, name), rtol=1e-5)
 

@@ -25,12 +25,12 @@ def regions(network: Network, x: Tensor, radius: float, p: float, *, tubes: bool
     return found
 
 
-@pytest.mark.parametrize("name", ["cnn", "parametric", *GRAPHS])
-@pytest.mark.parametrize(("p", "tubes"), [(1.0, True), (2.0, True), (math.inf, True), (math.inf, False)])
+@pytest.mark.parametrize("name", ["cnn", *GRAPHS])
+@pytest.mark.parametrize(("p", "tubes"), [(1.0, True), (2.0, True), (math.inf, False)])
 def test_points_of_the_ball_stay_in_the_regions(name: str, p: float, tubes: bool) -> None:
     model, x = build(name, batch=1, seed=3)
     network, x = read(model, x), x.double()
-    for radius in (0.02, 0.5, 20.0):
+    for radius in (0.02, 2.0):
         near = x + radius * in_ball(x.shape[1:], p, 100)
         found = regions(network, x, radius, p, tubes=tubes)
         for number, (value, at_x) in enumerate(zip(network.values(near), network.values(x))):

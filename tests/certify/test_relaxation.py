@@ -17,9 +17,7 @@ from widemargin.layers.forms import RootMeanSquare
 from widemargin.layers.network import read
 
 
-@pytest.mark.parametrize(
-    ("name", "p"), [("cnn", 2.0), ("residual", 1.0), ("images", math.inf), ("norms", 2.0), ("norms", math.inf)]
-)
+@pytest.mark.parametrize(("name", "p"), [("cnn", 2.0), ("residual", 1.0), ("images", math.inf), ("norms", 2.0)])
 def test_no_point_is_below_a_linear_bound_at_any_step(name: str, p: float) -> None:
     model, x = build(name, batch=1, seed=4)
     network, x = read(model, x), x.double()
