@@ -68,9 +68,9 @@ class Weighted(Wrapper):
 
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels, *, index: Tensor | None = None) -> PerExample:
         """The weighted loss of every sample."""
+        values = values_of(self.loss, model, x, y, index)
         if index is not None:
             check_index(index, len(y))
-        values = values_of(self.loss, model, x, y, index)
         weights = torch.ones_like(values)
         if self.classes is not None:
             weights = weights * class_weights(_on(self.classes, y.device), y).to(values.dtype)

@@ -60,9 +60,9 @@ class Wrapper:
 
     def __call__(self, model: nn.Module, x: ModelInputs, y: Tensor, *, index: Tensor | None = None) -> Tensor:
         """The loss of every sample."""
+        values = values_of(self.loss, model, *self.prepare(model, x, y), index)
         if index is not None:
             check_index(index, len(y))
-        values = values_of(self.loss, model, *self.prepare(model, x, y), index)
         return values if self.factor == 1.0 else self.factor * values
 
     @property
