@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from certify.test_radius import in_ball
 from geometry.networks import CASES, GRAPHS, build
-from widemargin.certify.intervals import Ball, Box, Region, inputs, through
+from widemargin.certify.intervals import Ball, Box, Region, divisors, inputs, through
 from widemargin.layers.forms import MaxPool, RootMeanSquare, Slopes, Sum
 from widemargin.layers.network import Network, read
 from widemargin.layers.trace import INPUT
@@ -91,3 +91,27 @@ def test_the_regions_of_a_sum_are_exact_for_independent_terms() -> None:
     torch.testing.assert_close(found.box.upper, one - 2 * two + 1.5)
     assert found.tube is not None
     torch.testing.assert_close(found.tube.radius, 3 * radius)
+
+
+def wide(centre: Tensor, radius: float) -> Region:
+    """An l_2 ball in a box that does not matter."""
+    far = torch.full_like(centre, 1e3)
+    ball = Ball(centre=centre, radius=torch.tensor([radius], dtype=centre.dtype), q=2.0)
+    return Region(box=Box(lower=-far, upper=far), tube=ball)
+
+
+def test_the_balls_of_activations_and_pools_are_exact() -> None:
+    region = wide(torch.tensor([[[1.0, -2.0, 0.5]]], dtype=torch.float64), 0.25)
+    pool = MaxPool(windows=torch.tensor([[0, 1], [1, 2]]), shape=torch.Size((1, 2)))
+    for step, factor in ((Slopes(negative=-2.0, positive=1.0), 2.0), (pool, math.sqrt(2))):
+        tube = through(step, [region]).tube
+        assert tube is not None
+        assert 0.25 * factor <= float(tube.radius) <= 0.25 * factor * (1 + 1e-9)
+
+
+def test_the_divisors_of_a_ball_are_exact() -> None:
+    step = RootMeanSquare(size=2, eps=0.1)
+    least, most = divisors(step, wide(torch.tensor([[3.0, 4.0]], dtype=torch.float64), 2.0))
+    for found, length in ((least, 3.0), (most, 7.0)):
+        assert float(found) == pytest.approx(math.sqrt(length**2 / 2 + 0.1), rel=1e-9)
+    assert float(divisors(step, wide(torch.zeros(1, 2).double(), 2.0))[0]) == pytest.approx(math.sqrt(0.1))
