@@ -28,7 +28,7 @@ CAPABILITIES: dict[str, str] = {
     "lipschitz": "(module, x) → l_2 Lipschitz constant, of a layer without weights",
     "operator_norm": "(module, shape) → spectral norm of a layer with weights, as a linear operator",
     "normalizes": "(module) → True: divides by statistics of its input, so it is not homogeneous",
-    "row_axis": "(module) → (axis, groups): where the output units are in the weight",
+    "row_axis": "(module) → (axis, groups): where the output units are in the weight (rows of Nero)",
     "jvp": "(function, value, tangent, …) → output and its derivative along the tangent",
     "weight_gradient": "(node, enters) → the parameters' gradients by the gradient that arrives, without autograd",
     "gradient_sums": "(node, gradient) → per-sample gradients of the parameters",

@@ -1,7 +1,8 @@
 """Checkpoints: one safetensors file of tensors and JSON with a checksum, written atomically and without pickle.
 
 Any tree of dicts, lists, tuples, numbers, strings, None and tensors can be stored, such as the states of all of torch's
-optimizers: the tensors as they are, the tree as JSON in the file's metadata, with names in place of tensors.
+optimizers: the tensors as they are, the tree as JSON in the file's metadata, with names in place of tensors. What a
+training stores and restores is in `training.loop` (`FitLoop.save`, `FitLoop.resume`).
 """
 
 from __future__ import annotations
