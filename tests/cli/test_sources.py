@@ -119,7 +119,7 @@ def test_test_labels_of_a_function_are_those_of_its_training_part(
     """Also where the test part has not all classes."""
     from widemargin.cli.sources import DataSource
 
-    (tmp_path / "named.py").write_text(
+    (tmp_path / "parts_by_name.py").write_text(
         "import numpy as np\n"
         "from widemargin.data import read\n"
         "x = np.zeros((3, 2))\n"
@@ -127,7 +127,7 @@ def test_test_labels_of_a_function_are_those_of_its_training_part(
         "    return read((x, ['a', 'b', 'c'])), read((x[:2], ['a', 'c']))\n"
     )
     monkeypatch.chdir(tmp_path)
-    data = DataSource(data="named:parts").load()
+    data = DataSource(data="parts_by_name:parts").load()
     assert data.classes == ("a", "b", "c")
     assert data.test.y.tolist() == [0, 2]
 

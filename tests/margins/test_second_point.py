@@ -87,7 +87,7 @@ def test_a_second_pass_has_the_gradient_of_a_double_backward(p: float) -> None:
 def test_statistics_of_several_processes_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     network = nn.Sequential(nn.Linear(4, 3), nn.SyncBatchNorm(3))
     TwoPasses(network)  # in one process it is BatchNorm
-    monkeypatch.setattr(second_point, "_processes", lambda: 2)
+    monkeypatch.setattr(second_point, "processes", lambda: 2)
     with pytest.raises(TypeError, match="SyncBatchNorm"):
         TwoPasses(network)
     TwoPasses(network.eval())

@@ -135,6 +135,7 @@ def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[st
 
 def _check(model: nn.Module, x: Tensor) -> None:
     check_module(model)
+    list(weights(model, biases="ignore"))  # an embedding is named, and not the dtype of its tokens
     check_batch(x, "x")
     check_weights(model)
 
