@@ -37,6 +37,8 @@ from job_rows import Job, missing, options, read, work_as_told
 from widemargin._io.files import write_json
 from widemargin.data import Samples
 from widemargin.data.seeds import generator
+from widemargin.diagnostics.label_noise import noise_model
+from widemargin.diagnostics.label_precision import margins, wrong_probabilities
 
 TASKS = {  # data, samples, classes, network
     "mnist": ("mnist", 4000, 10, "cnn"),
@@ -122,14 +124,23 @@ def packed(labels: Tensor, wrong: Tensor, predicted: Tensor, averaged: Tensor) -
 
 
 def with_cleanlab(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the scores of cleanlab for the same networks."""
+    """The row with the scores of cleanlab for the same networks, and with today's ranking of four folds.
+
+    The predictions of `folds=1` are not stored: its area is that of the commit that trained the networks.
+    """
     with np.load(io.BytesIO(base64.b64decode(row["arrays"]))) as arrays:
         labels, wrong = arrays["labels"].astype(int), torch.from_numpy(arrays["wrong"])
         predicted, averaged = (_distributions(arrays[name]) for name in ("predicted", "averaged"))
+    given = torch.from_numpy(labels)
+    model = noise_model(torch.from_numpy(averaged), given)
+    is_suspect = (model.calibrated + model.posterior(given)).argmax(dim=1) != given
+    expected = [float(part[is_suspect].mean()) if bool(is_suspect.any()) else None
+                for part in wrong_probabilities(model, given)]  # fmt: skip
+    own = row["auc"] | {"label_issues": area(-margins(model, given), wrong)}
     auc = cleanlab_scores(labels, predicted, wrong, "") | cleanlab_scores(labels, averaged, wrong, ", averaged")
     filtered = torch.from_numpy(cleanlab_filter(labels, predicted))
     rest = {key: value for key, value in row.items() if key != "arrays"}
-    return {**rest, "auc": row["auc"] | auc, "cleanlab filter": _retrieval(filtered, wrong)}
+    return {**rest, "expected": expected, "auc": own | auc, "cleanlab filter": _retrieval(filtered, wrong)}
 
 
 def _distributions(values: np.ndarray) -> np.ndarray:

@@ -35,6 +35,11 @@ class NoiseModel:
     transition: Float64[Tensor, "classes classes"]
     temperature: float
 
+    @property
+    def reliability(self) -> float:
+        """The mean probability of the most likely label, which is how often a calibrated prediction is the label."""
+        return float(self.calibrated.amax(dim=1).mean())
+
     def posterior(self, labels: Int64[Tensor, " samples"]) -> Float64[Tensor, "samples classes"]:
         """P(class | x, label) of every sample, if these are the labels."""
         weights = self.transition.T[labels] * self.clean

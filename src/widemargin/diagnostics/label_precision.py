@@ -26,8 +26,14 @@ TAIL, SEEN = 0.02, 0.05
 
 
 def margins(model: NoiseModel, labels: Int64[Tensor, " samples"]) -> Float64[Tensor, " samples"]:
-    """The mean of the log-odds of y by P(label | x) and by P(class | x, label), if the labels are these."""
-    return (_log_odds(model.calibrated, labels) + _log_odds(model.posterior(labels), labels)) / 2
+    """The mean of the log-odds of y by P(label | x) and by P(class | x, label), if the labels are these.
+
+    The second has the weight of the predictions' reliability: its transition matrix is estimated from predictions, and
+    poorly where they are poor.
+    """
+    weight = model.reliability
+    by_label, by_class = _log_odds(model.calibrated, labels), _log_odds(model.posterior(labels), labels)
+    return (by_label + weight * by_class) / (1 + weight)
 
 
 def wrong_probabilities(
