@@ -59,11 +59,12 @@ def test_a_forked_process_does_not_keep_the_folder(tmp_path: Path) -> None:
 import os, time
 lock = locked_folder('checkpoint', Path({str(tmp_path)!r})); lock.__enter__()
 if not os.fork():
+    os.write(1, b'held\\n')  # said by the new process, which has closed the file by now
     os.close(0), os.close(1)
     os.read({read}, 1)
     os._exit(0)
 """
-    text = f"from pathlib import Path\nfrom widemargin._io.locks import *\n{code}\nprint('held', flush=True)\ninput()\n"
+    text = f"from pathlib import Path\nfrom widemargin._io.locks import *\n{code}\ninput()\n"
     command = [sys.executable, "-c", text]
     pipe = subprocess.PIPE
     child = subprocess.Popen(command, env=child_env(), stdin=pipe, stdout=pipe, text=True, pass_fds=(read,))
