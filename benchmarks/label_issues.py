@@ -35,6 +35,7 @@ from default_grid.networks import NETWORKS
 from default_grid.tasks import _images, _table
 from job_rows import Job, missing, options, read, work_as_told
 from widemargin._io.files import write_json
+from widemargin._io.provenance import provenance
 from widemargin.data import Samples
 from widemargin.data.seeds import generator
 from widemargin.diagnostics.label_noise import noise_model
@@ -219,7 +220,8 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
         groups.setdefault((row["task"], row["kind"], row["rate"], row["epochs"]), {}).setdefault(row["seed"], row)
     cells = [_cell(key, list(seeds.values())) for key, seeds in sorted(groups.items())]
     totals = {rival: _total(cells, rival) for rival in ("best", "best, averaged")}
-    origin = {key: rows[-1][key] for key in ("commit", "versions", "hardware")}
+    # The networks were trained at the commits of the rows, their labels are ranked at this one.
+    origin = {**provenance(), "trained at": sorted({row["commit"] for row in rows}), "versions": rows[-1]["versions"]}
     origin["hardware"] = {"devices": sorted({row["hardware"].get("gpu", row["hardware"]["device"]) for row in rows})}
     settings: dict[str, Any] = {
         "folds": FOLDS,

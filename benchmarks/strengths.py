@@ -31,6 +31,7 @@ from widemargin.data import Samples
 
 ROWS, OUT = Path("runs/strengths.jsonl"), Path("results/wide-margin-strengths.json")
 STRENGTHS, SEEDS, BATCH, STEPS, HELD = (0.0, 0.03, 0.1, 0.3, 1.0), (0, 1, 2), 64, 900, 1500
+SETTING = ("data", "train", "pixels", "flips", "network", "steps")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,9 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.command == "summary":
         summarise(rows, given.out)
         return
-    names = ("data", "train", "pixels", "flips", "network")
-    every = itertools.product(given.tasks, given.train, given.pixels, given.flips, given.networks)
-    jobs = [{**dict(zip(names, values, strict=True)), "steps": given.steps} for values in every]
+    every = itertools.product(given.tasks, given.train, given.pixels, given.flips, given.networks, [given.steps])
+    jobs = [dict(zip(SETTING, values, strict=True)) for values in every]
     work_as_told(run, missing(jobs, rows), given)
 
 
@@ -105,8 +105,7 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
         raise SystemExit("there are no rows: name their files with --rows")
     settings: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        key = tuple(row[name] for name in ("data", "train", "pixels", "flips", "network", "steps"))
-        settings.setdefault(key, []).append(row)
+        settings.setdefault(tuple(row[name] for name in SETTING), []).append(row)
     table = []
     for key, of_setting in sorted(settings.items()):
         base = {row["seed"]: row for row in of_setting if row["strength"] == 0}
@@ -114,8 +113,7 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
             here = [row for row in of_setting if row["strength"] == strength and row["seed"] in base]
             if not here:
                 continue
-            names = ("data", "train", "pixels", "flips", "network", "steps")
-            entry = {**dict(zip(names, key, strict=True)), "strength": strength, "seeds": len(here)}
+            entry = {**dict(zip(SETTING, key, strict=True)), "strength": strength, "seeds": len(here)}
             for part in ("validation", "test"):
                 entry[part] = 100 * statistics.fmean(row[part] for row in here)
                 gains = [100 * (row[part] - base[row["seed"]][part]) for row in here]

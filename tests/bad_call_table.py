@@ -20,33 +20,15 @@ from typing import Any
 import widemargin as wm
 from bad_values import BAD
 from valid_calls import CALLS, of_margin_loss, watched, watching
-from widemargin import (
-    attacks,
-    bounds,
-    certify,
-    control,
-    data,
-    diagnostics,
-    geometry,
-    gp,
-    layers,
-    losses,
-    margins,
-    models,
-    norms,
-    optim,
-    places,
-    population,
-    regularizers,
-    training,
-)
+from widemargin import losses, margins
 from widemargin.margins import normalized
 
 SOURCE = str(Path(wm.__file__).parent)
-PACKAGES = (attacks, bounds, certify, control, data, diagnostics, geometry, gp, layers, losses, margins, models)
-"""Public packages, the first part of them."""
-MORE = (optim, population, regularizers, training, norms, places, normalized)
-"""The others, and public modules without `__all__`."""
+PACKAGES = (
+    *(one for name in wm.__all__ if name != "integrations" and isinstance(one := getattr(wm, name), types.ModuleType)),
+    normalized,
+)
+"""Public packages and modules; `integrations` have tests of their own, since their libraries take seconds to import."""
 
 ARGUMENTS: dict[str, str] = {}
 for _kind, _names in {
@@ -183,11 +165,11 @@ WITHOUT = {
 
 def public_names() -> set[str]:
     """The names of public functions and classes, without their packages."""
-    found = {name for package in (wm, *PACKAGES, *MORE) for name in getattr(package, "__all__", ())}
-    for module in MORE:
+    found = {name for package in (wm, *PACKAGES) for name in getattr(package, "__all__", ())}
+    for module in PACKAGES:
         own = {name: one for name, one in vars(module).items() if not hasattr(module, "__all__") and name[0] != "_"}
         found |= {name for name, one in own.items() if getattr(one, "__module__", "") == module.__name__}
-    every = {name: getattr(package, name) for package in (*PACKAGES, *MORE, wm) for name in found & set(dir(package))}
+    every = {name: getattr(package, name) for package in (*PACKAGES, wm) for name in found & set(dir(package))}
     return {name for name, one in every.items() if inspect.isroutine(one) or inspect.isclass(one)}
 
 

@@ -105,15 +105,15 @@ def explained(x: ModelInputs) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if _is_of_the_call(error, x):
+        if _has_other_cause(error, x):
             raise
         given = f"x has shape {list(x.shape)} and dtype {x.dtype}" if isinstance(x, Tensor) else f"x is {x}"
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{given}, which the network can't take: {reason}") from error
 
 
-def _is_of_the_call(error: RuntimeError, x: ModelInputs) -> bool:
-    """Whether an error is not about the inputs: of this package, of memory, of a device or of a capture."""
+def _has_other_cause(error: RuntimeError, x: ModelInputs) -> bool:
+    """Whether an error is not about the inputs: raised by this package, out of memory, of CUDA or of a capture."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     is_own = last.filename.startswith(_SOURCE) and str(last.line).startswith("raise")
     return is_own or isinstance(error, torch.OutOfMemoryError) or "CUDA error" in str(error) or is_capturing(x.device)

@@ -103,7 +103,7 @@ def radius(
     if start is not None:
         check_floating(start, "start", "[batch]")
         if start.shape != (len(x),) or not bool(((start >= 0) & start.isfinite()).all()):
-            raise ValueError("start has other entries than expected: one finite number >= 0 for each sample of x")
+            raise ValueError(f"start has shape {list(start.shape)}, expected one finite number >= 0 per sample of x")
     values = radii(read(model, x), x, y, p, method, steps, start)
     return Certificate(what=f"{method} in l_{p:g}", values=values)
 
@@ -153,9 +153,8 @@ def _bounds(
 ) -> tuple[LinearBound | None, Tensor]:
     """Lower bounds of every row of the scores: linear (None for "ibp"), and by the box of the scores."""
     regions = {INPUT: inputs(x, radius, p, norms.dual(p), tubes=method != "ibp")}
-    depths = {
-        INPUT: 0
-    }  # layers before a value that do more than move entries: the intervals after one of them are exact
+    # Layers before a value that do more than move entries: the intervals after one of them are exact.
+    depths = {INPUT: 0}
     for number, (step, sources) in enumerate(zip(network.steps, network.inputs)):
         source, shape = sources[0], network.shapes[number]
         if method == "crown" and isinstance(step, Slopes) and shape.numel() <= FULL_UNITS and depths[source] > 1:

@@ -96,7 +96,7 @@ def hub_dataset(
     if not hasattr(data, "__len__"):  # a stream
         if not known and not _is_numeric(data.features[label]):
             raise TypeError(
-                f"data is a {kind} with names in {label!r}, which a stream does not tell beforehand: pass class "
+                f"data is a {kind} with names in {label!r}, which a stream can't list in advance: pass class "
                 "indices, or a ClassLabel with the names"
             )
         rows = data.select_columns([*inputs, label]).with_format("torch")

@@ -130,10 +130,8 @@ class Augmented(Wrapper):
         changed = mean + _around(1.0, float(self.contrast), x) * (cut - mean)
         if self.hue and x.shape[1] == 3:
             turn = _around(0.0, 2 * math.pi * self.hue, x)
-            turned = rotations(turn.flatten())[..., None, None]
-            changed = (turned * changed[:, None]).sum(
-                dim=2
-            )  # a matrix product would be rounded to bfloat16 by autocast
+            # Not a matrix product, which autocast would round to bfloat16.
+            changed = (rotations(turn.flatten())[..., None, None] * changed[:, None]).sum(dim=2)
         return changed.clamp(0.0, 1.0)
 
 
