@@ -57,6 +57,8 @@ def changed(path: tuple[str | int, ...], value: Any) -> Any:
         (changed(("search",), {}), "E3.json.search has no 'cells'"),
         (changed(("chosen", "x"), 1), "E3.json.chosen.x is 1"),
         (changed(("trial minutes",), "1"), "E3.json.trial minutes is '1'"),
+        (changed(("paper", 0), {"noise": 0}), r"E3.json.paper\[0\] has no 'arm'"),
+        ({key: value for key, value in RESULT.items() if key != "deviations"}, "E3.json has no 'deviations'"),
     ],
 )
 def test_what_does_not_fit_is_a_sentence_with_the_field(bad: Any, sentence: str) -> None:

@@ -117,7 +117,6 @@ class StudyEntry(TypedDict):
     counts: NotRequired[dict[str, Count]]
     claims: list[StudyClaim]
     command: str
-    deviations: NotRequired[list[str]]
     origins: NotRequired[list[StudyOrigin]]
 
 
@@ -136,6 +135,7 @@ class StudyFile(StudyEntry, _Spaced):
     """A result file: the entry, and what the page of the study shows."""
 
     complete: bool
+    deviations: list[str]
     seeds: list[Count]
     search: StudySearch
     chosen: dict[str, dict[str, Json]]
@@ -178,10 +178,11 @@ def check_study(result: Json, name: str, *, judged: bool = False) -> None:
 
 
 def _check_rows(result: Json, name: str) -> None:
-    """Check what the types do not say: rows have an arm and a seed, and cells of a search a number."""
-    for i, row in enumerate(result["rows"]):
-        with below(f"{name}.rows[{i}]"):
-            check_type(row, _OfArm, "", unknown=True)
+    """Check what the types do not say: rows, ours and the paper's, have an arm, and cells of a search a number."""
+    for part in ("rows", "paper"):
+        for i, row in enumerate(result.get(part, [])):
+            with below(f"{name}.{part}[{i}]"):
+                check_type(row, _OfArm, "", unknown=True)
     by = result["search"].get("by", "")
     for i, row in enumerate(result["search"].get("table", [])):
         check_type(row.get(by), float | None, f"{name}.search.table[{i}].{by}")
