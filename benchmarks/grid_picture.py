@@ -97,13 +97,18 @@ def gains(result: dict[str, Any]) -> alt.FacetChart:
 
 
 def arms(result: dict[str, Any]) -> alt.FacetChart:
-    """Mean gains, distances and accuracies under attack of every arm, over the settings that all of them ran."""
+    """Mean gains, distances and accuracies under attack of every arm (bars), and the default's there (ticks)."""
     labels = {arm: NAMES[arm].replace("`", "") for arm in ARMS}
+    default = result["all"][DEFAULT]
+    pairs = {DEFAULT: {"arm": default, "default": default}, **result["beside the default"]}
     rows = [
-        {"arm": labels[arm], "measure": title, "value": row[key], "is own": not ARMS[arm].is_baseline}
-        for arm, row in result["settings of all arms"].items()
+        {
+            **{"arm": labels[arm], "measure": title, "is own": not ARMS[arm].is_baseline},
+            **{"value": pair["arm"][key], "default": pair["default"][key]},
+        }
+        for arm, pair in pairs.items()
         for key, title in MEASURES.items()
-        if arm != BASE and row[key] is not None
+        if pair["arm"][key] is not None
     ]
     order = [labels[arm] for arm in ARMS]
     axis = alt.Axis(labelLimit=300, labelOverlap=False, ticks=False, domain=False)
@@ -114,8 +119,10 @@ def arms(result: dict[str, Any]) -> alt.FacetChart:
     bars = base.mark_bar(height=11).encode(
         color=alt.condition("datum['is own']", alt.value("#0759b6"), alt.value("#9aa3b2"))
     )
+    ticks = base.mark_tick(thickness=2, height=15, color="#222").encode(x="default:Q")
     facet = alt.Facet("measure:N", sort=list(MEASURES.values()), title=None)
-    return bars.properties(width=230, height=alt.Step(18)).facet(facet=facet, columns=2).resolve_scale(x="independent")
+    chart = alt.layer(bars, ticks).properties(width=230, height=alt.Step(18))
+    return chart.facet(facet=facet, columns=2).resolve_scale(x="independent")
 
 
 def goal_table(result: dict[str, Any]) -> list[str]:
@@ -132,12 +139,13 @@ def goal_table(result: dict[str, Any]) -> list[str]:
 def arm_table(result: dict[str, Any]) -> list[str]:
     head = (
         *("settings", "within 1 point", "gain, ≤ 1,000 samples", "gain, flips", "largest loss"),
-        *("distance", "under attack", "not finite", "at chance"),
+        *("distance", "under attack", "not finite", "at chance", "`WideMargin()` there"),
     )
     lines = [f"| | {' | '.join(head)} |", f"| --- |{' --- |' * len(head)}"]
-    for arm, row in result["settings of all arms"].items():
-        if arm != BASE:
-            lines.append(f"| {NAMES[arm]} | {' | '.join(_columns(row))} |")
+    lines.append(f"| {NAMES[DEFAULT]} | {' | '.join(_columns(result['all'][DEFAULT]))} | |")
+    for arm, pair in result["beside the default"].items():
+        there = ", ".join(_number(pair["default"][key]) for key in ("gain, few samples", "gain, flips"))
+        lines.append(f"| {NAMES[arm]} | {' | '.join(_columns(pair['arm']))} | {there} |")
     return lines
 
 

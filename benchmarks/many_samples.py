@@ -49,12 +49,12 @@ def run(network: str, weight: float, seed: int, epochs: int, context: TrialConte
     chosen = {"loss": loss} if weight else {"loss": {"name": "cross-entropy"}}
     settings = {**W4.settings, **NETWORKS[network], **chosen, "epochs": epochs}
     settings["data"] = {**settings["data"], "flips": 0.0}
-    names = {"task": "augmented", "stage": "final", "study": "W4", "arm": str(weight), "scale": "budget"}
-    trial = Trial(**names, version=augmented.VERSION, settings=settings, seed=seed)
+    named: dict[str, Any] = {"task": "augmented", "stage": "final", "study": "W4", "scale": "budget"}
+    trial = Trial(**named, arm=str(weight), version=augmented.VERSION, settings=settings, seed=seed)
     started = time.perf_counter()
     row = augmented.run(trial, context)
-    named = {"network": network, "weight": weight, "seed": seed, "epochs": epochs}
-    return {**named, **figures(row), "seconds": time.perf_counter() - started}
+    job = {"network": network, "weight": weight, "seed": seed, "epochs": epochs}
+    return {**job, **figures(row), "seconds": time.perf_counter() - started}
 
 
 def figures(row: dict[str, Any]) -> dict[str, Any]:

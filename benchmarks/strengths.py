@@ -100,29 +100,31 @@ def _data(job: Job, seed: int, folder: Path | None, device: str) -> tuple[Sample
 
 
 def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
-    """The gain of every strength over cross-entropy in each setting, in points, over seeds."""
+    """The gain of every strength over cross-entropy in each setting that is complete, in points, over seeds."""
     if not rows:
         raise SystemExit("there are no rows: name their files with --rows")
     settings: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         settings.setdefault(tuple(row[name] for name in SETTING), []).append(row)
     table = []
-    for key, of_setting in sorted(settings.items()):
+    complete = {key: some for key, some in settings.items() if len(some) == len(STRENGTHS) * len(SEEDS)}
+    for key, of_setting in sorted(complete.items()):
         base = {row["seed"]: row for row in of_setting if row["strength"] == 0}
         for strength in STRENGTHS:
             here = [row for row in of_setting if row["strength"] == strength and row["seed"] in base]
-            if not here:
-                continue
             entry = {**dict(zip(SETTING, key, strict=True)), "strength": strength, "seeds": len(here)}
             for part in ("validation", "test"):
                 entry[part] = 100 * statistics.fmean(row[part] for row in here)
                 gains = [100 * (row[part] - base[row["seed"]][part]) for row in here]
                 entry[f"{part} gain"] = statistics.fmean(gains)
-                entry[f"{part} gain, deviation"] = statistics.stdev(gains) if len(gains) > 1 else None
+                entry[f"{part} gain, deviation"] = statistics.stdev(gains)
             entry["median distance"] = statistics.fmean(row["median distance"] for row in here)
             table.append(entry)
             print({name: round(v, 3) if isinstance(v, float) else v for name, v in entry.items()})
-    origin = {key: rows[-1][key] for key in ("commit", "versions", "hardware")}
+    used = [row for some in complete.values() for row in some]
+    origin: dict[str, Any] = {key: rows[-1][key] for key in ("commit", "versions")}
+    origin["commits"] = sorted({row["commit"] for row in used})
+    origin["hardware"] = {"devices": sorted({row["hardware"].get("gpu", row["hardware"]["device"]) for row in used})}
     write_json(out, {"name": "strengths of WideMargin", "rows": table, **origin})
 
 

@@ -111,12 +111,14 @@ def test_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert row["attacked, points"] == pytest.approx(-2.5)
     assert written["all"]["odn"]["not finite"] == 1
     assert written["all"]["odn"]["gain"] == pytest.approx(100 * ((0.1 + 0.9) / 2 - 0.8))
-    assert written["settings of all arms"]["odn"]["settings"] == 1
+    beside = written["beside the default"]["odn"]
+    assert (beside["arm"]["settings"], beside["default"]["settings"]) == (1, 1)
+    assert beside["default"]["gain"] == pytest.approx(5)
     met = {goal["goal"][:9]: goal["met"] for goal in written["goals"]}
     assert met["mean gain"] is False
     assert met["median ra"] is True
     assert "MISSED" in capsys.readouterr().out
-    assert goals({"all": {}, "settings of all arms": {}}) == []
+    assert goals({"all": {}, "beside the default": {}}) == []
 
 
 def test_arms_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None:
