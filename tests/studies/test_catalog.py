@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from widemargin import registry
 from widemargin._io.optional import is_installed
+from widemargin.losses.protocol import is_capturable
 from widemargin.studies import catalog, dead_seeds
+from widemargin.studies.expand import first_cells
 from widemargin.studies.result import not_run
-from widemargin.studies.run import run
+from widemargin.studies.run import plan_of, run
 from widemargin.studies.schema import SCALES
 from widemargin.studies.trial import TrialContext
 
@@ -77,3 +80,16 @@ def test_an_id_that_is_none_is_told() -> None:
     with pytest.raises(ValueError, match="id is 'G1'"):
         catalog.study("G1")
     assert catalog.study("e3").id == "E3"
+
+
+@pytest.mark.parametrize(
+    ("id", "steps"), {"E10": 38_016, "E11": 59_136, "E12": 14_400, "O3": 319_500, "O4": 450_000}.items()
+)
+def test_networks_for_cifar10_are_cuda_graphs_in_bfloat16_within_half_an_hour(id: str, steps: int) -> None:
+    """By arithmetic: 13 to 33 ms a step of WRN-28-10, and 1.3 to 3.2 ms of AlexNet, on one H200."""
+    plan = plan_of(catalog.study(id), "budget")
+    trials = [*plan.searches(), *(trial for case in plan.cases() for trial in plan.final(case, first_cells(plan)))]
+    assert sum(trial.settings["steps"] for trial in trials) <= steps
+    assert all(trial.settings["precision"] == "bfloat16" for trial in trials)
+    assert all(is_capturable(registry.loss(trial.settings["loss"])) for trial in trials)
+    assert plan.seeds == 3

@@ -12,7 +12,7 @@ from widemargin.studies import catalog, samples
 from widemargin.studies.claims import Claim
 from widemargin.studies.effects import Order
 from widemargin.studies.run import plan_of
-from widemargin.studies.schema import Scale, axis
+from widemargin.studies.schema import Arm, Scale, axis
 from widemargin.studies.settings import digest
 from widemargin.studies.tasks import classify
 from widemargin.studies.trial import TrialContext
@@ -26,6 +26,18 @@ def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None
     assert plan.settings(noisy, {"x": 1.0}) == {"noise": 0.5, "x": 1.0, "y": 1.0}
     with pytest.raises(ValueError, match=r"of_values.*'nois'"):
         tiny.study(scale=Scale(minutes=1, of_values={"nois": {}}))
+
+
+@pytest.mark.usefixtures("counting")
+def test_what_a_scale_sets_itself_is_not_searched() -> None:
+    arm = Arm("a", {"rate": {"lr": 1.0}}, {"rate.lr": (1.0, 2.0), "x": (5.0, 6.0)})
+    for own in ({"of_arms": {"a": {"rate.lr": 9.0}}}, {"settings": {"rate": {"lr": 9.0}}}):
+        plan = plan_of(tiny.study(arms=(arm, Arm("b")), scale=Scale(minutes=1, cells=2, **own)), "budget")
+        assert plan.cells(arm) == [{"x": 5.0}, {"x": 6.0}]
+        case = next(case for case in plan.cases() if case.arm is arm)
+        assert [trial.settings["rate"] for _, trials in plan.search(case) for trial in trials] == [{"lr": 9.0}] * 2
+    plan = plan_of(tiny.study(arms=(arm, Arm("b")), scale=Scale(minutes=1, settings={"rate.l": 9.0})), "budget")
+    assert plan.cells(arm) == [{"rate.lr": 1.0, "x": 5.0}]
 
 
 def test_a_search_may_share_one_of_two_axes() -> None:

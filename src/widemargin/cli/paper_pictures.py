@@ -80,7 +80,7 @@ def _trained(study: Study, arm: str, seed: int, changes: Settings) -> tuple[nn.M
     """The network of an arm, in float64, its samples and its settings."""
     plan = plan_of(study, "quick")
     case = next(case for case in plan.cases() if case.arm.name == arm)
-    settings = overlay(plan.settings(case, case.arm.cells(1)[0]), changes)
+    settings = overlay(plan.settings(case, plan.cells(case.arm)[0]), changes)
     settings.pop("measure", None)
     network = classify.train_one(settings, seed, TrialContext())
     return network.double().cpu(), samples.prepare(settings["data"], seed), settings

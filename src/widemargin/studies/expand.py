@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from widemargin.studies import tasks
@@ -58,6 +58,15 @@ class StudyPlan:
             if _within(condition, arm.only)
         ]
 
+    def cells(self, arm: Arm) -> list[SettingsDict]:
+        """The cells that are tried for an arm, the first of them where nothing is searched.
+
+        What the scale sets itself is in none of them: it would be laid over the scale's own value.
+        """
+        own = (*self.scale.settings, *self.scale.of_arms.get(arm.name, {}))
+        free = {name: values for name, values in arm.search.items() if not any(_reaches(one, name) for one in own)}
+        return replace(arm, search=free).cells(self.scale.cells)
+
     def searched(self, case: Case) -> Case | None:
         """Where the hyperparameters of `case` are chosen; None where there is nothing to choose."""
         if self.scale.cells == 1 or not case.arm.search:
@@ -66,7 +75,7 @@ class StudyPlan:
 
     def search(self, case: Case) -> Iterator[tuple[SettingsDict, list[Trial]]]:
         """The cells of the search at `case`, and the trials of each, whose settings have no `measure`."""
-        for cell in case.arm.cells(self.scale.cells):
+        for cell in self.cells(case.arm):
             settings = self.settings(case, cell)
             settings.pop(MEASURE, None)
             seeds = range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + self.scale.search_seeds)
@@ -122,7 +131,12 @@ class StudyPlan:
 
 def first_cells(plan: StudyPlan) -> dict[str, SettingsDict]:
     """The first cell of every case: what is taken without a search, and stands for the chosen one in an estimate."""
-    return {case.name: case.arm.cells(1)[0] for case in plan.cases()}
+    return {case.name: plan.cells(case.arm)[0] for case in plan.cases()}
+
+
+def _reaches(setting: str, name: str) -> bool:
+    """Whether `name` is the setting or inside it: "optimizer.lr" is inside "optimizer"."""
+    return f"{name}.".startswith(f"{setting}.")
 
 
 def _within(condition: Condition, only: Mapping[str, Sequence[Any]]) -> bool:

@@ -131,7 +131,7 @@ def choose(plan: StudyPlan, store: Store) -> tuple[dict[str, SettingsDict], list
     for case in plan.cases():
         at = plan.searched(case)
         if at is None:
-            chosen[case.name] = case.arm.cells(1)[0]
+            chosen[case.name] = plan.cells(case.arm)[0]
             continue
         if at.name not in table:
             table[at.name] = [_searched(plan, store, at, cell, trials) for cell, trials in plan.search(at)]

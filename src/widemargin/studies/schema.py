@@ -92,7 +92,7 @@ class Scale:
         seeds: final trials for each arm and condition.
         first_seed: the first of them: fresh ones where the settings were settled on the first.
         cells: search cells for every arm that has a search, the same number for each: the same budget. 1: no search,
-            the first values are taken.
+            the first values are taken. What `settings` or `of_arms` set is not searched: the rate of short trainings.
         search_seeds: trials for each cell; the mean decides.
         search_at: values of axes at which hyperparameters are chosen, for all their values; None: for each by itself.
         only: axis → the values that are run; by default all.

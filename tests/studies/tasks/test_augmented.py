@@ -53,6 +53,15 @@ def test_a_row_has_accuracies_and_speed_and_weights_are_used_again(
     assert again["seconds"] == row["seconds"]
 
 
+def test_weights_that_no_study_uses_again_are_not_kept(tmp_path: Path) -> None:
+    weights = tmp_path / "weights"
+    row = augmented.run(_trial("search", epochs=1, regularizers=[], keep=False), TrialContext(weights=weights))
+    assert not weights.exists()
+    other = augmented.run(_trial("search", epochs=1, regularizers=[]), TrialContext(weights=weights))
+    assert other["validation"] == row["validation"]
+    assert len(list(weights.iterdir())) == 1
+
+
 def test_images_are_changed_and_the_search_reads_no_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     fit = training.fit

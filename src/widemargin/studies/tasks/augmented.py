@@ -1,4 +1,4 @@
-"""Training of a classifier by `fit` on changed images, in bfloat16 where it is asked for.
+"""Training of a classifier by `fit`, on changed images and in bfloat16 where it is asked for.
 
 Settings:
 
@@ -9,11 +9,13 @@ Settings:
     optimizer, schedule   as of `classify`
     epochs, batch
     steps         in place of epochs: as many epochs as come closest, at least one
-    augmentation  {"crop": 4, "flip": True}, see `losses.wrappers.CropsAndFlips`; None: the loss changes images itself
+    augmentation  {"crop": 4, "flip": True}, see `losses.wrappers.CropsAndFlips`; None: images are changed by the loss
+                  itself, or not at all
     precision     "float32" (default), or "bfloat16": autocast
     channels_last whether a GPU stores images pixel by pixel, which tensor cores prefer; False by default
     measure       as of `classify`
     watch         in the final stage, distances over the training, see `studies.distance_watch`
+    keep          whether weights are kept for other studies; True by default
 
 Row: as of `classify` without `loss`, with the curves of `watch`, and `seconds` of the training, `images per second`,
 and `CUDA graph`: whether the passes of a step were one. Data and augmentation are on the device. Loss and
@@ -54,7 +56,7 @@ _TRAINING = (
 def run(trial: Trial, context: TrialContext) -> Row:
     """One training, or its weights from the cache, and the measurements."""
     given = trial.settings
-    check_keys(given, (*_TRAINING, "measure", "watch"))
+    check_keys(given, (*_TRAINING, "measure", "watch", "keep"))
     parts = samples.prepare(given["data"], trial.seed, root=context.root, device=context.device)
     watch = None if trial.stage == "search" else given.get("watch")
     trained, note = _trained(given, trial.seed, context, parts, watch)
@@ -112,7 +114,8 @@ def _trained(
     given = {key: settings[key] for key in _TRAINING if key in settings}
     key = digest(["augmented", VERSION, given, seed])
     build = functools.partial(networks.build, given["network"], seed)
-    kept = networks.load(context.weights, key, build)
+    folder = context.weights if settings.get("keep", True) else None
+    kept = networks.load(folder, key, build)
     each = -(-len(parts.train) // given["batch"])
     epochs = given["epochs"] if "epochs" in given else max(1, round(given["steps"] / each))
     if kept is not None and (watch is None or kept[1].get("watch") == plain(watch)):
@@ -135,7 +138,7 @@ def _trained(
         "CUDA graph": done.settings.get("CUDA graph", "no"),
     }
     note = {"speed": speed} if watching is None else {"speed": speed, "watch": plain(watch), "points": watching.points}
-    networks.save(context.weights, key, done.model, note)
+    networks.save(folder, key, done.model, note)
     return Trained(network=done.model, died=None, loss=None, steps=epochs * each), note
 
 
