@@ -31,8 +31,11 @@ def test_settings_of_a_value_lie_over_the_condition_and_under_the_cell() -> None
 @pytest.mark.usefixtures("counting")
 def test_what_a_scale_sets_itself_is_not_searched() -> None:
     arm = Arm("a", {"rate": {"lr": 1.0}}, {"rate.lr": (1.0, 2.0), "x": (5.0, 6.0)})
-    for own in ({"of_arms": {"a": {"rate.lr": 9.0}}}, {"settings": {"rate": {"lr": 9.0}}}):
-        plan = plan_of(tiny.study(arms=(arm, Arm("b")), scale=Scale(minutes=1, cells=2, **own)), "budget")
+    for scale in (
+        Scale(minutes=1, cells=2, of_arms={"a": {"rate.lr": 9.0}}),
+        Scale(minutes=1, cells=2, settings={"rate": {"lr": 9.0}}),
+    ):
+        plan = plan_of(tiny.study(arms=(arm, Arm("b", search={"x": (1.0, 2.0)})), scale=scale), "budget")
         assert plan.cells(arm) == [{"x": 5.0}, {"x": 6.0}]
         case = next(case for case in plan.cases() if case.arm is arm)
         assert [trial.settings["rate"] for _, trials in plan.search(case) for trial in trials] == [{"lr": 9.0}] * 2
