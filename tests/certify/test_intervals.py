@@ -115,3 +115,30 @@ def test_the_divisors_of_a_ball_are_exact() -> None:
     for found, length in ((least, 3.0), (most, 7.0)):
         assert float(found) == pytest.approx(math.sqrt(length**2 / 2 + 0.1), rel=1e-9)
     assert float(divisors(step, wide(torch.zeros(1, 2).double(), 2.0))[0]) == pytest.approx(math.sqrt(0.1))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_a_ball_outlasts_a_layer_that_scales_entries(p: float) -> None:
+    torch.manual_seed(8)
+    x = torch.randn(3, 6, dtype=torch.float64)
+    size = torch.full((3,), 0.3, dtype=torch.float64)
+    for factors in (torch.full((6,), -1.7), torch.tensor([0.2, 1.0, 1.1, -1.2, 0.9, 1.0])):
+        norm = nn.BatchNorm1d(6, dtype=torch.float64).eval()
+        mixing = nn.Linear(6, 4, dtype=torch.float64)
+        with torch.no_grad():
+            norm.weight.copy_(factors)
+            norm.running_mean.normal_()
+            norm.bias.normal_()
+        network = read(nn.Sequential(norm, mixing), x)
+        box = regions(network, x, 0.3, p, tubes=False)[1].box
+        found = (box.upper - box.lower) / 2
+        scale = factors.double() / (1 + norm.eps) ** 0.5
+        rows = mixing.weight.detach()
+        exact = size[:, None] * torch.linalg.vector_norm(rows * scale, dual(p), dim=1)
+        by_box = size[:, None] * torch.linalg.vector_norm(rows * scale, 1, dim=1)
+        by_ball = size[:, None] * torch.linalg.vector_norm(rows, dual(p), dim=1) * scale.abs().max()
+        torch.testing.assert_close(found, torch.minimum(by_box, by_ball), rtol=1e-9, atol=1e-9)
+        if p == math.inf or len(set(factors.tolist())) == 1:
+            torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-9)
+        else:
+            assert (found >= exact).all()

@@ -12,6 +12,7 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
+from widemargin import norms
 from widemargin.layers.forms import Affine, MaxPool, RootMeanSquare, Slopes, Step, Sum
 
 ROUNDING = 1e-12
@@ -51,7 +52,7 @@ class Ball:
 class Region:
     """Values of a step: in `box`, in the l_2 ball `tube` around the value at x, and in `ball`, where these are known.
 
-    `ball` is the l_p ball of the inputs up to the first layer that does more than move entries.
+    `ball` is the l_p ball of the inputs up to the first layer that does more than move or scale entries.
     """
 
     box: Box
@@ -83,7 +84,10 @@ def through(step: Step, regions: Sequence[Region]) -> Region:
 
 @through.register
 def _(step: Affine, regions: Sequence[Region]) -> Region:
-    """A ball stays a ball up to the first layer with weights, whose interval is exact: (Wx + b)_i ± radius·‖W_i‖_q."""
+    """A ball stays a ball up to the first layer that mixes entries, whose interval is (Wx + b)_i ± radius·‖W_i‖_q.
+
+    It is exact if no layer before it scales entries, or if one scales all of them alike.
+    """
     (region,) = regions
     tube = None
     if region.tube is not None:
@@ -96,13 +100,12 @@ def _(step: Affine, regions: Sequence[Region]) -> Region:
         if ball is not None:
             ball = Ball(centre=step.forward(ball.centre), radius=ball.radius, q=ball.q)
         return Region(box=moved, tube=tube, ball=ball)
-    if region.ball is not None and step.row_norms is not None:
-        return Region(box=_by_rows(step, region.ball), tube=tube)
     middle, half = (region.box.upper + region.box.lower) / 2, (region.box.upper - region.box.lower) / 2
     box = _around(step, middle, step.magnitude(half + ROUNDING * (middle.abs() + half)))
-    if region.tube is not None and step.row_norms is not None:
-        box = box.meet(_by_rows(step, region.tube))
-    return Region(box=box, tube=tube)
+    known = region.tube if region.ball is None else region.ball
+    if known is not None and step.row_norms is not None:
+        box = box.meet(_by_rows(step, known))
+    return Region(box=box, tube=tube, ball=_scaled(step, region.ball) if step.diagonal else None)
 
 
 @through.register
@@ -197,6 +200,18 @@ def _tube(step: Slopes | MaxPool, region: Region) -> Ball | None:
         return None
     radius = region.tube.radius * step.lipschitz * (1 + ROUNDING)
     return Ball(centre=step.forward(region.tube.centre), radius=radius, q=2.0)
+
+
+def _scaled(step: Affine, ball: Ball | None) -> Ball | None:
+    """The ball of radius·max|W_ii|, widened for the rounding of its centre."""
+    if ball is None:
+        return None
+    sizes = step.magnitude(ball.centre.abs())
+    if step.bias is not None:
+        sizes = sizes + step.bias.abs()
+    slack = ROUNDING * norms.lp(sizes.flatten(1), norms.dual(ball.q))
+    radius = ball.radius * step.lipschitz * (1 + ROUNDING) + slack
+    return Ball(centre=step.forward(ball.centre), radius=radius, q=ball.q)
 
 
 def _by_rows(step: Affine, ball: Ball) -> Box:

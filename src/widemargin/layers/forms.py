@@ -27,7 +27,7 @@ class Affine:
 
     `absolute` is x ↦ |W|x for x ≥ 0; without it |Wx| is taken, which is the same where a row of W has entries of one
     sign. `transposed` is a ↦ aᵀW, `row_norms` are those of W and `norm` is ‖W‖_2, where they are known. `moves`: W only
-    moves entries.
+    moves entries. `diagonal`: W is diagonal, and `norm` is its norm in every l_p.
     """
 
     zeros: Tensor
@@ -39,6 +39,7 @@ class Affine:
     norm: float | None = None
     is_weight: bool = False
     moves: bool = False
+    diagonal: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
         """Wx + b of samples."""

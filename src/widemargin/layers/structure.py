@@ -107,6 +107,7 @@ def diagonal(factor: Tensor, offset: Tensor | None, x: Tensor) -> Affine:
         transposed=lambda rows: rows * factor,
         row_norms=lambda _, of: (factor if of is None else of).abs().expand(zeros.shape[1:]),
         norm=float(factor.abs().max()),
+        diagonal=True,
     )
 
 
