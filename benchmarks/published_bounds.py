@@ -1,10 +1,11 @@
 """Bounds of networks against the reference bounds that auto_LiRPA's own tests hold.
 
-    python benchmarks/published_bounds.py --auto-lirpa PATH    # a checkout of github.com/Verified-Intelligence/auto_LiRPA
+    python benchmarks/published_bounds.py --auto-lirpa PATH
 
-Read are weights, inputs and bounds under `tests/data_64` and `examples/vision/pretrained` (BSD 3-clause licence), which
-are not part of this repository; auto_LiRPA itself is not installed. Networks are rebuilt here, and every score is
-bounded from both sides on the same ball. Written are the mean widths of both, and the largest difference of an end.
+PATH is a checkout of github.com/Verified-Intelligence/auto_LiRPA. Read are weights, inputs and bounds under
+`tests/data_64` and `examples/vision/pretrained` (BSD 3-clause licence), which are not part of this repository;
+auto_LiRPA itself is not installed. Networks are rebuilt here, and every score is bounded from both sides on the same
+ball. Written are the mean widths of both, and the largest difference of an end.
 """
 
 from __future__ import annotations
@@ -122,9 +123,9 @@ def drawn_residual(reference: Reference) -> Iterator[dict[str, Any]]:
     theirs = reference.load("tests/data_64/rectangle_patches_test_data")
     with Drawn(1234):
         model = Residual(168)
-    # The reference takes the pixels, which lie channel by channel there, as they are stored.
+    # The reference reads the pixels in the order in which they are stored, as if channels came first.
     x = reference.image("cifar10_test_1.npy")[:1].reshape(1, 3, 32, 32)[:, :, :28]
-    yield compared("residual, drawn weights", model, x.float().double(), 0.03, math.inf, "crown", tuple(theirs))
+    yield compared("residual, drawn weights", model, x, 0.03, math.inf, "crown", tuple(theirs))
 
 
 def scaled(reference: Reference) -> Iterator[dict[str, Any]]:

@@ -125,6 +125,7 @@ def test_a_ball_outlasts_a_layer_that_scales_entries(p: float) -> None:
     for factors in (torch.full((6,), -1.7), torch.tensor([0.2, 1.0, 1.1, -1.2, 0.9, 1.0])):
         norm = nn.BatchNorm1d(6, dtype=torch.float64).eval()
         mixing = nn.Linear(6, 4, dtype=torch.float64)
+        assert norm.running_mean is not None
         with torch.no_grad():
             norm.weight.copy_(factors)
             norm.running_mean.normal_()

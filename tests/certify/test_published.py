@@ -166,12 +166,12 @@ def test_intervals_are_those_of_auto_lirpa() -> None:
 def test_average_pools_are_bounded_as_by_auto_lirpa() -> None:
     """tests/test_avgpool.py of auto_LiRPA draws its network; its bounds are in tests/data_64/avgpool_test_data."""
     torch.manual_seed(1234)
-    wide: dict[str, torch.dtype] = {"dtype": torch.float64}
+    wide = torch.float64
     layers: list[nn.Module] = []
     for ins, outs in ((1, 4), (4, 8), (8, 8), (8, 8)):
-        layers += [nn.Conv2d(ins, outs, 3, padding=1, **wide), nn.ReLU(), nn.AvgPool2d(3, 1, 1)]
-    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(200, 8, **wide), nn.ReLU(), nn.Linear(8, 2, **wide))
-    x = torch.randn(8, 1, 5, 5, **wide)[:2]
+        layers += [nn.Conv2d(ins, outs, 3, padding=1, dtype=wide), nn.ReLU(), nn.AvgPool2d(3, 1, 1)]
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(200, 8, dtype=wide), nn.ReLU(), nn.Linear(8, 2, dtype=wide))
+    x = torch.randn(8, 1, 5, 5, dtype=wide)[:2]
     if float(next(model.parameters()).detach().flatten()[0]) != pytest.approx(DRAWN, rel=1e-12):
         pytest.skip("this version of torch draws other weights from the seed")
     low, high = plain_crown(model, x, 100.0)
