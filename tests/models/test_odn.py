@@ -44,6 +44,17 @@ def test_alexnet_with_and_without_dropout_and_batch_norm(dropout: bool, batch_no
     assert all(layer.p == 0.5 for layer in network if isinstance(layer, nn.Dropout))
 
 
+def test_alexnet_may_start_with_weights_that_keep_the_signal() -> None:
+    torch.manual_seed(0)
+    network = alexnet(widths=(8, 16, 16, 16, 16), hidden=(64, 64), he=True, dropout=False)
+    weights = {name: weight.detach() for name, weight in network.named_parameters()}
+    assert float(weights["conv2.weight"].std()) == pytest.approx((2 / (8 * 25)) ** 0.5, rel=0.05)
+    assert not any(bool(weight.any()) for name, weight in weights.items() if name.endswith("bias"))
+    x = torch.randn(20, 3, 32, 32)
+    usual = alexnet(widths=(8, 16, 16, 16, 16), hidden=(64, 64), dropout=False)
+    assert network(x).std(dim=0).mean() > 30 * usual(x).std(dim=0).mean()
+
+
 def test_pools_overlap() -> None:
     pools = [layer for layer in alexnet(widths=(1,) * 5, hidden=(1,)) if isinstance(layer, nn.MaxPool2d)]
     assert [(pool.kernel_size, pool.stride) for pool in pools] == [(3, 2)] * 3

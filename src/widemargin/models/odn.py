@@ -41,6 +41,7 @@ def alexnet(
     classes: int = 10,
     dropout: bool = True,
     batch_norm: bool = False,
+    he: bool = False,
 ) -> nn.Sequential:
     """AlexNet for 32×32 images: five convolutions, three overlapping max-pools, two layers of 4096, 10 outputs.
 
@@ -52,11 +53,15 @@ def alexnet(
 
     `size`, the height and width of an image, is at least 15. Table 1 has the network with and without `dropout`, and
     with and without `batch_norm`, which precedes the ReLU of each convolution.
+
+    With `he` weights start as N(0, 2/fan-in) and biases at 0 (He et al. 2015). With PyTorch's weights, the default,
+    scores of different images hardly differ at first, and margin losses without cross-entropy may make them equal.
     """
     check_count("size", size, least=15)
     check_counts("widths", widths, length=5)
     check_flag("dropout", dropout)
-    return convolutional_network(
+    check_flag("he", he)
+    network = convolutional_network(
         in_channels=in_channels,
         size=size,
         widths=widths,
@@ -68,3 +73,9 @@ def alexnet(
         batch_norm=batch_norm,
         dropout_before=0.5 if dropout else 0.0,
     )
+    for layer in network if he else ():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from widemargin.studies.claims import Claim, order
@@ -53,9 +54,20 @@ def above_each(text: str, **options: Any) -> tuple[Claim, ...]:
     return tuple(order(text.format(other), ODN, other, **options) for other in OTHERS)
 
 
-def study(*, deviations: tuple[str, ...] = (), **more: Any) -> Study:
-    """A study of these losses; `more` are arguments of `Study`."""
-    return Study(arms=arms(), deviations=(*DEVIATIONS, *deviations), **more)
+def for_alexnet() -> tuple[Arm, ...]:
+    """The same arms with the rates of a deeper network; the paper's margins alone need rates ten times smaller."""
+    usual, smaller = (0.01, 0.03, 0.003, 0.001, 0.1, 0.0003), (0.001, 0.003, 0.0003)
+    rates = {"Xent": usual, "WideMargin": usual, "soft hinge": tuple(10 * lr for lr in usual)}
+    rates |= {"hinge": smaller, ODN: smaller}
+    return tuple(
+        replace(arm, search={**arm.search, "optimizer.lr": rates.get(arm.name, arm.search["optimizer.lr"])})
+        for arm in arms()
+    )
+
+
+def study(*, deviations: tuple[str, ...] = (), of: tuple[Arm, ...] | None = None, **more: Any) -> Study:
+    """A study of these losses, or `of` others; `more` are arguments of `Study`."""
+    return Study(arms=of or arms(), deviations=(*DEVIATIONS, *deviations), **more)
 
 
 DEVIATIONS = (
