@@ -48,7 +48,7 @@ for _kind, _names in {
     "choice": "method search read_as biases attack jacobian cushion_form log_form convolutions inputs aggregate kind "
     "statistics stabilize form second_order mode precision reduction norm outside split accelerator strategy",
     "flag": "random_start progress balanced normalize covariance signed cells nesterov show verify cuda_graph dropout "
-    "batch_norm plain classifier_bias auxiliary project eps_inside_sqrt",
+    "batch_norm he plain classifier_bias auxiliary project eps_inside_sqrt",
     "seed": "seed",
     "places": "at places",
     "bounds": "bounds",
