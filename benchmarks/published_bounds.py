@@ -2,10 +2,10 @@
 
     python benchmarks/published_bounds.py --auto-lirpa PATH
 
-PATH is a checkout of github.com/Verified-Intelligence/auto_LiRPA. Read are weights, inputs and bounds under
-`tests/data_64` and `examples/vision/pretrained` (BSD 3-clause licence), which are not part of this repository;
-auto_LiRPA itself is not installed. Networks are rebuilt here, and every score is bounded from both sides on the same
-ball. Written are the mean widths of both, and the largest difference of an end.
+PATH is a checkout of github.com/Verified-Intelligence/auto_LiRPA at the commit `REVISION`. The program reads weights,
+inputs and bounds under `tests` and `examples/vision/pretrained` (BSD 3-clause licence), which are not part of this
+repository; auto_LiRPA itself is not installed. It rebuilds the networks, bounds every score from both sides on the
+same ball, and writes the mean widths of both, the largest difference of an end, and checksums of the files.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ PUBLISHED = {
         radius=1.5,
         bounds=(-3.0, 3.0),
     ),
-    # Singh et al. 2019, An abstract domain for certifying neural networks, figure 3.
+    # Singh et al. 2019, An abstract domain for certifying neural networks, figure 3, as tests of Marabou and MN-BaB
+    # have it.
     "DeepPoly x3": Published(model=lambda: figure_3(0, [1, 1]), centre=(0.0, 0.0), radius=1.0, bounds=(-2.0, 2.0)),
     "DeepPoly x7": Published(model=lambda: figure_3(1, [1, 1]), centre=(0.0, 0.0), radius=1.0, bounds=(0.0, 3.0)),
     "DeepPoly x8": Published(model=lambda: figure_3(1, [1, -1]), centre=(0.0, 0.0), radius=1.0, bounds=(-2.0, 2.0)),

@@ -61,7 +61,7 @@ class StudyPlan:
     def cells(self, arm: Arm) -> list[SettingsDict]:
         """The cells that are tried for an arm, the first of them where nothing is searched.
 
-        What the scale sets itself is in none of them: it would be laid over the scale's own value.
+        Settings that the scale fixes are left out, since a cell would overwrite the scale's value.
         """
         own = (*self.scale.settings, *self.scale.of_arms.get(arm.name, {}))
         free = {name: values for name, values in arm.search.items() if not any(_reaches(one, name) for one in own)}

@@ -53,7 +53,7 @@ CUT: Settings = {
     "steps": 2112,
     "schedule": {"name": "warm-up", "epochs": 0.2, "then": {"name": "cosine"}},
 }
-"""Six epochs: of a step on one H200, as a CUDA graph, cross-entropy takes 13 ms and a margin against one class 18."""
+"""Six epochs. On one H200, as a CUDA graph, a step of cross-entropy takes 13 ms, of a margin against one class 18."""
 
 FASTER: Settings = {"optimizer.lr": 0.03}
 """The rate of SGD in so short a training."""
@@ -140,7 +140,8 @@ DEVIATIONS = (
     "of the 25 on the way through the network.",
     "The paper does not give the hinge's weight of cross-entropy: here 0.01.",
     "At budget scale networks train in bfloat16 (autocast; weights, losses and measurements are float32), with margins "
-    "against the strongest other class, and on all data for six epochs instead of 142, too few to fit flipped labels.",
+    "against the strongest other class, and on all data for six epochs instead of 142, which may be too few "
+    "to fit flipped labels.",
     "At budget scale the rate rises over the first fifth of the training and falls to 0 as a cosine, for all arms; the "
     "paper's falls by 0.9 at every 25th. SGD's is 0.03 instead of the paper's 0.01, since the training is short; "
     "RMSProp's is the paper's 0.001. Neither was searched.",
