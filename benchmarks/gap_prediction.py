@@ -30,7 +30,7 @@ import torch
 from torch import nn
 
 import widemargin as wm
-from default_grid.tasks import _images
+from default_grid.tasks import load_images
 from job_rows import Job, missing, options, read, work_as_told
 from widemargin import losses, population, training
 from widemargin._io.files import write_json
@@ -108,7 +108,7 @@ def build(job: Job, shape: tuple[int, ...]) -> nn.Module:
 def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Train the six networks of a job and measure each; a row per network."""
     started = time.perf_counter()
-    every, test = _images(job["data"], folder)
+    every, test = load_images(job["data"], folder)
     order = torch.randperm(len(every), generator=torch.Generator().manual_seed(job["job"]))
     train, held = every.select(order[: job["train"]]), every.select(order[job["train"] :][: max(VALIDATION)])
     mean, deviation = train.x.mean(dim=(0, 2, 3), keepdim=True), train.x.std(dim=(0, 2, 3), keepdim=True) + 1e-6

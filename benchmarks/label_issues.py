@@ -32,7 +32,7 @@ from torch import Tensor
 
 import widemargin as wm
 from default_grid.networks import NETWORKS
-from default_grid.tasks import _images, _table
+from default_grid.tasks import load_images, load_table
 from job_rows import Job, missing, options, read, work_as_told
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
@@ -152,7 +152,7 @@ def _distributions(values: np.ndarray) -> np.ndarray:
 
 def load(data: str, count: int, seed: int, folder: Path | None) -> Samples:
     """Samples drawn by the seed, standardised: images by channel, tables by feature."""
-    every = _images(data, folder)[0] if data in ("mnist", "cifar10") else _table(data)
+    every = load_images(data, folder)[0] if data in ("mnist", "cifar10") else load_table(data)
     drawn = wm.data.subset(every, count=count, seed=seed) if count < len(every) else every
     dims = (0, 2, 3) if drawn.x.ndim == 4 else (0,)
     mean, deviation = drawn.x.mean(dim=dims, keepdim=True), drawn.x.std(dim=dims, keepdim=True) + 1e-6

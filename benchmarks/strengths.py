@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 import widemargin as wm
 from default_grid.networks import NETWORKS
-from default_grid.tasks import _images
+from default_grid.tasks import load_images
 from job_rows import Job, missing, options, read, work_as_told
 from widemargin import losses, population, training
 from widemargin._io.files import write_json
@@ -86,7 +86,7 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
 
 def _data(job: Job, seed: int, folder: Path | None, device: str) -> tuple[Samples, Samples, Samples]:
     """Training, validation and test samples, standardised by the training samples; only training labels are flipped."""
-    every, test = _images(job["data"], folder)
+    every, test = load_images(job["data"], folder)
     order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
     train, held = every.select(order[: job["train"]]), every.select(order[job["train"] :][:HELD])
     mean, deviation = train.x.mean(dim=(0, 2, 3), keepdim=True), train.x.std(dim=(0, 2, 3), keepdim=True) + 1e-6

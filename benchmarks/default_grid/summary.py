@@ -43,6 +43,7 @@ def summarise(lines: Sequence[dict[str, Any]], out: Path) -> None:
     tables["by network"] = {name: arms_of(_where(table, "network", name)) for name in _present(table, NETWORKS)}
     tables["by task"] = {name: arms_of(_where(table, "task", name)) for name in _present(table, TASKS)}
     tables["beside the default"] = beside_the_default(table)
+    tables["above the best baseline"] = above_the_best_baseline(table)
     tables["goals"] = goals(tables)
     write_json(out, {"settings": _settings(lines), **_provenance(lines), **tables, "cells": table})
     print_tables(tables)
@@ -77,6 +78,17 @@ def beside_the_default(table: Iterable[Cell]) -> dict[str, Table]:
     }
 
 
+def above_the_best_baseline(table: Iterable[Cell]) -> float | None:
+    """Points of the default above the best baseline of each setting that ran there, on average."""
+    settings = [group for group in _by_setting(table).values() if BASE in group and counts(group[BASE])]
+    return _mean(
+        _gain(group[DEFAULT])
+        - max(_gain(cell) for arm, cell in group.items() if ARMS[arm].is_baseline and _is_paired(arm, group))
+        for group in settings
+        if _is_paired(DEFAULT, group)
+    )
+
+
 def counts(base: Cell) -> bool:
     """Whether a setting counts: cross-entropy, whose cell is `base`, trains."""
     return bool(base["accuracy"] >= COMMON_SHARE.get(TASKS[base["task"]].data, 0.1) + TRAINS)
@@ -104,15 +116,14 @@ def at_radius(accuracies: Sequence[float], radius: float) -> float:
 
 def goals(tables: dict[str, Any]) -> list[dict[str, Any]]:
     """The goals of the default, what was measured, and whether they are met."""
-    row, beside = tables["all"].get(DEFAULT), tables["beside the default"]
+    row, above = tables["all"].get(DEFAULT), tables["above the best baseline"]
     if row is None:
         return []
-    ahead = [pair["default"]["gain"] - pair["arm"]["gain"] for arm, pair in beside.items() if ARMS[arm].is_baseline]
     measured = (
         ("within 1 point of cross-entropy or above, share of the settings", 0.97, row["within 1 point"]),
         ("mean gain at no more than 1,000 samples, points", 3.0, row["gain, few samples"]),
         ("mean gain with 40 % flips, points", 6.0, row["gain, flips"]),
-        ("mean accuracy above a baseline's, points: the least of all baselines", -0.5, min(ahead, default=None)),
+        ("mean accuracy above the best baseline's of each setting, points", -0.5, above),
         ("median ratio of the distances", 2.0, row["distance ratio"]),
         ("accuracy under attack at the radius that halves cross-entropy's, points", 15.0, row["attacked, points"]),
         ("runs that are not finite, or at chance where cross-entropy trains", 0, row["not finite"] + row["stuck"]),
@@ -164,7 +175,7 @@ def _means(runs: list[dict[str, Any]], floor: float) -> dict[str, Any]:
 
 
 def _row(arm: str, settings: Sequence[dict[str, Cell]]) -> dict[str, Any]:
-    gains = [100 * (group[arm]["accuracy"] - group[arm]["base"]["accuracy"]) for group in settings]
+    gains = [_gain(group[arm]) for group in settings]
     few, flips = ([g for g, s in zip(gains, settings) if _is_flipped(s[BASE]) == is_so] for is_so in (False, True))
     ratios = [
         group[arm]["distance"] / group[arm]["base"]["distance"]
@@ -188,6 +199,10 @@ def _row(arm: str, settings: Sequence[dict[str, Cell]]) -> dict[str, Any]:
         "stuck": sum(group[arm]["stuck"] for group in settings),
         "worst": [{"gain": gain, "setting": " ".join(map(str, name.values()))} for gain, name in worst],
     }
+
+
+def _gain(cell: Cell) -> float:
+    return 100 * float(cell["accuracy"] - cell["base"]["accuracy"])
 
 
 def _is_met(threshold: float, value: float | None) -> bool:

@@ -49,11 +49,11 @@ def load(name: str, seed: int, folder: Path | None, device: str) -> tuple[Sample
     """
     task = TASKS[name]
     if task.data in ("mnist", "cifar10"):
-        every, test = _images(task.data, folder)
+        every, test = load_images(task.data, folder)
         train = wm.data.subset(every, count=task.train, seed=seed)
         test = test.select(torch.arange(min(TEST, len(test))))
     else:
-        every = _table(task.data)
+        every = load_table(task.data)
         train, test = wm.data.holdout(every, len(every) - task.train, seed)
     if task.flips:
         train = wm.data.flip_labels(train, task.flips, seed, task.classes)
@@ -64,7 +64,7 @@ def load(name: str, seed: int, folder: Path | None, device: str) -> tuple[Sample
 
 
 @cache
-def _images(data: str, folder: Path | None) -> tuple[Samples, Samples]:
+def load_images(data: str, folder: Path | None) -> tuple[Samples, Samples]:
     """Training and test images in [0, 1]: of `FOLDER/mnist.npz` or `cifar.npz`, else of `wm.data.load`."""
     file = None if folder is None else folder / {"mnist": "mnist.npz", "cifar10": "cifar.npz"}[data]
     if file is None or not file.exists():
@@ -76,7 +76,7 @@ def _images(data: str, folder: Path | None) -> tuple[Samples, Samples]:
 
 
 @cache
-def _table(data: str) -> Samples:
+def load_table(data: str) -> Samples:
     from sklearn import datasets
 
     bunch = getattr(datasets, f"load_{data}")()

@@ -58,7 +58,7 @@ def robustness(
         delta: the probability that the bound fails.
     """
     if not isinstance(margins, Certificate | MarginEstimate):
-        raise TypeError(f"margins is a {type(margins).__name__}, expected a Certificate or an MarginEstimate")
+        raise TypeError(f"margins is a {type(margins).__name__}, expected a Certificate or a MarginEstimate")
     check_batch(x, "x")
     check_type("covering", covering, get_args(Covering), "GaussianMixture, SparseDictionary or GreedyCovering")
     if len(margins.values) != len(x):
