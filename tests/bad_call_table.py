@@ -99,7 +99,7 @@ OTHER: dict[str, dict[str, str]] = {
     "layers.form_of": {"module": "module", "x": "some tensor"},
     "layers.read_chain": {"model": "chain"},
     "losses.": {"at": "own places", "index": "index", "samples": "count", "directions": ""},
-    "losses.WideMargin": {"base": "callable"},
+    "losses.WideMargin": {"base": "callable", "every": "count"},
     "losses.MarginLoss": {"classes": "count"},
     "losses.large_margin": {"classes": "count"},
     "losses.Target": {"alpha": "number"},

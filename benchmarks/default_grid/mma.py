@@ -110,6 +110,6 @@ def fit(
         device=where,
     )
     with closing(PopulationRun(plan, range(len(networks)), convolutions)) as run:
-        run.objective = MaxMargin(plan.losses, (), run.table.size, where)
+        run.objectives = [MaxMargin(plan.losses, (), run.table.size, where)]
         results = run.train(lambda _: None)
     return [results[k].network for k in range(len(networks))], run.no_cuda_graph

@@ -21,7 +21,7 @@ GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "cpu":
 
-        def stand_in(function: Callable[[], None]) -> Callable[[], None]:
+        def stand_in(function: Callable[[], None], _: object) -> Callable[[], None]:
             return function
 
         monkeypatch.setattr(graphs, "why_not", lambda _: None)
@@ -116,7 +116,7 @@ def test_gradients_are_those_of_the_latest_batch(device: str, monkeypatch: pytes
     network, _ = training(device)
     weights = list(network.parameters())
 
-    def stand_in(function: Callable[[], None]) -> Callable[[], None]:
+    def stand_in(function: Callable[[], None], _: object) -> Callable[[], None]:
         """As a graph does it: always into the same gradients, and without a word to the parameters."""
         function()
         recorded = captured._gradients

@@ -182,6 +182,21 @@ def test_a_share_is_unbiased(name: str, parts: int) -> None:
     torch.testing.assert_close(gradients(network, mean), gradients(network, full), rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.parametrize("read_as", ["logits", "probabilities"])
+def test_one_step_of_several_is_unbiased(read_as: Any) -> None:
+    network, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch()
+    network = nn.Sequential(network, nn.Softmax(dim=1)) if read_as == "probabilities" else network
+    loss = WideMargin(strength=30.0, every=4, read_as=read_as)
+    first, *others = loss.turns
+    assert len(others) == 3
+    assert all(other is others[0] for other in others)
+    values, base = loss(network, x, y), others[0](network, x, y)
+    torch.testing.assert_close(first(network, x, y), base + 4 * (values - base), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(base, WideMargin(strength=0.0, read_as=read_as)(network, x, y), rtol=1e-12, atol=0)
+    assert float((values - base).detach().abs().max()) > 1e-3
+    assert WideMargin().turns == (WideMargin(),)
+
+
 @pytest.mark.parametrize("name", BATCH_NORMS)
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_running_statistics_count_the_batch_once(name: str, share: float) -> None:
@@ -327,6 +342,7 @@ def test_the_number_of_samples_is_set_once() -> None:
         ({"strength": "1"}, TypeError, "strength is '1'"),
         ({"share": 0.0}, ValueError, "share is 0"),
         ({"share": 1.5}, ValueError, "share is 1.5"),
+        ({"every": 0}, ValueError, "every is 0"),
         ({"share": True}, TypeError, "share is True"),
         ({"p": 0.5}, ValueError, "p is 0.5"),
         ({"p": "2"}, TypeError, "p is '2'"),

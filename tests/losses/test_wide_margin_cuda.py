@@ -151,7 +151,10 @@ def test_a_captured_step_is_the_step(name: str, share: float) -> None:
     torch.testing.assert_close(states[1], states[0], rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [WideMargin(), WideMargin(share=0.5), WideMargin(at=("input", "2"))], ids=repr)
+LOSSES = [WideMargin(), WideMargin(share=0.5), WideMargin(share=0.5, every=3), WideMargin(at=("input", "2"))]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize("has_norm", [True, False])
 def test_fit_is_the_same_with_a_cuda_graph(loss: WideMargin, dropout: float, has_norm: bool) -> None:

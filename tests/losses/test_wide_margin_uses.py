@@ -196,7 +196,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("loss", [WideMargin(), WideMargin(share=0.5, at=("input", "2"))])
+@pytest.mark.parametrize("loss", [WideMargin(), WideMargin(share=0.5, at=("input", "2")), WideMargin(every=3)])
 def test_fit_goes_on_from_a_checkpoint_to_the_same_weights(loss: WideMargin, tmp_path: Path) -> None:
     """With BatchNorm and dropout, and validation data."""
     data, held_out = samples(47), samples(20, seed=5)
@@ -223,14 +223,15 @@ def test_fit_goes_on_from_a_checkpoint_to_the_same_weights(loss: WideMargin, tmp
     torch.testing.assert_close(model.state_dict(), unbroken.model.state_dict(), rtol=1e-12, atol=0)
 
 
-def test_fit_is_the_plain_loop() -> None:
-    data = samples(32)
-    done = wm.fit(network(), data, loss=WideMargin(), **(SETTINGS | {"optimizer": SGD(lr=0.1), "batch_size": 32}))
+@pytest.mark.parametrize("every", [1, 2])
+def test_fit_is_the_plain_loop(every: int) -> None:
+    data, loss = samples(32), WideMargin(strength=9.0, every=every)
+    done = wm.fit(network(), data, loss=loss, **(SETTINGS | {"optimizer": SGD(lr=0.1), "batch_size": 32}))
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(3):
+    for step in range(3):
         optimizer.zero_grad()
-        WideMargin()(model, data.x, data.y).mean().backward()
+        WideMargin(strength=0.0 if step % every else 9.0 * every)(model, data.x, data.y).mean().backward()
         optimizer.step()
     torch.testing.assert_close(done.model.state_dict(), model.state_dict(), rtol=1e-9, atol=1e-12)
 

@@ -191,6 +191,16 @@ def test_the_number_of_samples_reaches_the_wrapped_loss() -> None:
     assert protocol.for_samples(other, 9) is other
 
 
+def test_turns_are_those_of_the_wrapped_loss() -> None:
+    wide = losses.WideMargin(every=3)
+    first, other, last = Augmented(loss=wide).turns
+    assert first == Augmented(loss=wide.turns[0])
+    assert other == Augmented(loss=losses.CrossEntropy())
+    assert other is last
+    plain = Augmented(loss=losses.CrossEntropy())
+    assert plain.turns == (plain,) == protocol.turns_of(plain)
+
+
 def test_by_name() -> None:
     inner = {"name": "augmented", "crop": 2, "loss": {"name": "hinge", "cross_entropy": 0.1}}
     made = registry.loss({"name": "with-auxiliary", "weight": 0.2, "loss": inner})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ def train(
         index = _index(len(data), step, batch_size, seed)
         x, y = data.x[index], data.y[index]
         extra = {"index": index} if getattr(loss, "needs_index", False) else {}
-        mean = loss(model, x, y, **extra).mean()
+        mean = _at_step(loss, step)(model, x, y, **extra).mean()
         value = float(mean.detach())
         if until is not None and value < until:
             return model, step, value
@@ -83,6 +84,12 @@ def difference(one: nn.Module, other: nn.Module) -> float:
     """The largest difference between their weights and buffers."""
     pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
     return max(float((a.double() - b.double()).abs().max()) for a, b in pairs)
+
+
+def _at_step(loss: Any, step: int) -> Any:
+    if getattr(loss, "every", 1) == 1:
+        return loss
+    return dataclasses.replace(loss, every=1, strength=0.0 if step % loss.every else loss.strength * loss.every)
 
 
 def _index(count: int, step: int, batch_size: int | None, seed: int) -> Tensor:

@@ -45,7 +45,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def _runs_again(function: Callable[[], None]) -> Callable[[], None]:
+def _runs_again(function: Callable[[], None], _: object) -> Callable[[], None]:
     def replay() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checks, "skips_values", lambda _: True)
@@ -64,7 +64,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def noted(self: PopulationRun) -> None:
         step, captured = self.step, self.captured
         advance(self)
-        if (captured := captured or self.captured) is not None and captured[0].is_replayed:
+        if any(passes.is_replayed for passes, _ in captured or self.captured):
             seen.append(step)
 
     monkeypatch.setattr(PopulationRun, "advance", noted)
@@ -84,6 +84,17 @@ def test_the_weights_of_one_by_one(kind: str, case: str, device: str, replays: l
         alone, _, loss = train(given[k], data, seed=3 + k, **own)
         assert difference(network, alone) < 1e-8
         assert done.losses[k] == pytest.approx(loss, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", [MLP, BN_CNN])
+def test_losses_that_take_turns_are_recorded_one_by_one(kind: str, device: str, replays: list[int]) -> None:
+    given, data = networks(kind, 2), samples()
+    setting: dict[str, Any] = {"optimizer": SGD(lr=0.05, momentum=0.9), "steps": 11, "batch_size": None}
+    setting["loss"] = losses.WideMargin(strength=5.0, every=2)
+    done = population.fit(given, data, seeds=[3, 4], chunk=2, device=device, cuda_graph=True, **setting)
+    assert replays == [6, 7, 8, 9, 10]
+    for k, network in enumerate(done.networks):
+        assert difference(network, train(given[k], data, seed=3 + k, **setting)[0]) < 1e-8
 
 
 @pytest.mark.parametrize("form", ["grouped", "matmul"])

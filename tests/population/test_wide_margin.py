@@ -19,6 +19,8 @@ LOSSES: dict[str, Any] = {
     "strengths": [WideMargin(strength=strength) for strength in (0.5, 3.0, 20.0)],
     "l_1": WideMargin(p=1.0),
     "share": WideMargin(share=0.5),
+    "every": WideMargin(strength=5.0, every=2),
+    "every, each": [WideMargin(strength=5.0, every=every) for every in (1, 2, 3)],
     "base": [WideMargin(base=losses.SoftHinge()), WideMargin(), WideMargin(strength=2.0)],
     "norms": [WideMargin(p=1.0), WideMargin(p=2.0), WideMargin(share=0.5)],
     "places": WideMargin(at=("input", "2")),
@@ -79,7 +81,7 @@ class Wrapped(losses.Wrapper):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-@pytest.mark.parametrize("name", ["default", "strengths", "share"])
+@pytest.mark.parametrize("name", ["default", "strengths", "share", "every"])
 def test_a_cuda_graph_of_a_population(name: str, dropout: float) -> None:
     given, data = networks(BN_CNN, 3, dropout=dropout), samples()
     setting: dict[str, Any] = {"loss": LOSSES[name], "optimizer": AdamW(lr=0.01), "steps": 10, "batch_size": None}

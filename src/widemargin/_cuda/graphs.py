@@ -17,7 +17,7 @@ import gc
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ WARM = 3
 """Steps that run before the capture, in which libraries choose their algorithms and workspaces."""
 
 Result: TypeAlias = Tensor | tuple[Tensor, ...] | None
+Pool: TypeAlias = Any
+"""A handle of memory that several graphs share, from `shared_pool`."""
 
 
 class CapturedStep:
@@ -38,7 +40,7 @@ class CapturedStep:
     is the memory that the graph writes to: read or copy it before the next call. `function` must not synchronise with
     the device (`.item()`), and values of scores and labels are not validated in a replay: `before_capture` is called
     once before the capture and may do that. A capture that runs out of memory is an error only with
-    `raise_out_of_memory`.
+    `raise_out_of_memory`. Steps with one `pool` share their memory: use result and gradients before another one runs.
 
     Attributes:
         why_not: the reason why nothing is captured, or None.
@@ -54,10 +56,12 @@ class CapturedStep:
         before_capture: Callable[[], object] = lambda: None,
         warm_up: int = WARM,
         raise_out_of_memory: bool = False,
+        pool: Pool | None = None,
     ) -> None:
         self.why_not, self.is_replayed = why_not(device), False
         self._function, self._device, self._parameters = function, device, tuple(parameters)
         self._before_capture, self._raise_out_of_memory = before_capture, raise_out_of_memory
+        self._pool = pool
         self._gradients: tuple[Tensor | None, ...] = ()
         self._warm_ups_left = warm_up
         self._inputs: tuple[Tensor, ...] | None = None
@@ -95,7 +99,7 @@ class CapturedStep:
 
         self._before_capture()
         try:
-            return capture(once)
+            return capture(once, self._pool)
         except RuntimeError as error:  # a device sync in the function, or not enough memory
             if self._raise_out_of_memory and isinstance(error, torch.OutOfMemoryError):
                 raise
@@ -111,19 +115,24 @@ class CapturedStep:
         return result
 
 
-def capture(function: Callable[[], None]) -> Callable[[], None]:
+def capture(function: Callable[[], None], pool: Pool | None = None) -> Callable[[], None]:
     """Capture the kernels that `function` launches, without running them; the returned callable launches them."""
     graph = torch.cuda.CUDAGraph()
     collects = gc.isenabled()
     gc.collect()
     gc.disable()  # freeing an older graph during the capture would invalidate it
     try:
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=pool):
             function()
     finally:
         if collects:
             gc.enable()
     return graph.replay
+
+
+def shared_pool(device: torch.device, steps: int) -> Pool | None:
+    """Memory that so many steps on `device` share; None where each has its own: off a GPU, or for a single step."""
+    return torch.cuda.graph_pool_handle() if device.type == "cuda" and steps > 1 else None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from widemargin import norms, places
 from widemargin._autograd.value_without_grad import value_without_grad
 from widemargin.checks import check_choice, check_count, check_number, check_place_names
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
-from widemargin.losses.protocol import Stacking, stacking_of
+from widemargin.losses.protocol import Loss, Stacking, stacking_of
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
 from widemargin.margins.output import against, strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
@@ -65,6 +65,9 @@ class WideMargin:
         share: the part of the batch, evenly spread, whose second term is computed, with a weight of 1/share: unbiased,
             and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share),
             but noisier. None: 1/8 and at least 16 samples where `samples` is above 3,000, else the whole batch.
+        every: in `fit`, the second term is computed in one step of so many, with so many times the weight: unbiased
+            over the steps, and cheaper, but noisier. The other steps are those of `base`. A call of the loss always
+            has the term: a loop of your own takes `loss.turns[step % every]`.
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
@@ -76,6 +79,7 @@ class WideMargin:
     at: tuple[str, ...] | None = None
     p: float = 2.0
     share: float | None = None
+    every: int = 1
     base: ScoreLoss | Callable[[Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
     read_as: Outputs = "logits"
     samples: int | None = None
@@ -84,6 +88,7 @@ class WideMargin:
         check_number("strength", self.strength, least=0.0)
         if self.share is not None:
             check_number("share", self.share, above=0.0, most=1.0)
+        check_count("every", self.every)
         if self.samples is not None:
             check_count("samples", self.samples)
         norms.check_p(self.p)
@@ -131,6 +136,14 @@ class WideMargin:
     def for_samples(self, samples: int) -> WideMargin:
         """The loss for so many training samples, unless their number is set already."""
         return replace(self, samples=samples) if self.samples is None else self
+
+    @property
+    def turns(self) -> tuple[Loss, ...]:
+        """The losses of successive steps: the second term with `every` times the weight, then steps without it."""
+        if self.every == 1:
+            return (self,)
+        without = self.of_scores if self.read_as == "logits" else replace(self, strength=0.0, every=1)
+        return replace(self, strength=self.strength * self.every, every=1), *[without] * (self.every - 1)
 
     @value_without_grad
     def __call__(self, model: nn.Module, x: ModelInputs, y: Labels) -> PerExample:

@@ -22,6 +22,7 @@ from widemargin.losses.protocol import (
     for_samples,
     is_capturable,
     needs_index,
+    turns_of,
     values_of,
 )
 from widemargin.modules import ModelInputs
@@ -79,6 +80,15 @@ class Wrapper:
         """The same around the wrapped loss for so many training samples; a wrapper that is no dataclass stays."""
         inner = for_samples(self.loss, samples)
         return self if inner is self.loss or not is_dataclass(self) else replace(self, loss=inner)
+
+    @property
+    def turns(self) -> tuple[Loss, ...]:
+        """The same around the losses of successive steps; a wrapper that is no dataclass has one turn."""
+        inner = turns_of(self.loss)
+        if len(inner) == 1 or not is_dataclass(self):
+            return (self,)
+        each = {id(one): replace(self, loss=one) for one in inner}
+        return tuple(each[id(one)] for one in inner)
 
     @property
     def capturable(self) -> bool:

@@ -8,6 +8,7 @@ graph with their first step, since a check in every step would wait for the devi
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from widemargin._cuda import graphs
 from widemargin.data import Samples
-from widemargin.losses.protocol import Loss
+from widemargin.losses.protocol import Loss, turns_of
 from widemargin.population import rng
 from widemargin.population.batches import StackedBatch, StackedData
 from widemargin.population.conv_matmul import Convolutions
@@ -72,14 +73,20 @@ class PopulationRun:
         seeds = [plan.seeds[k] for k in members]
         self.table = StackedData([plan.data[k] for k in members], seeds, plan.batch_size)
         self.no_cuda_graph = "cuda_graph is False" if plan.cuda_graph is False else graphs.why_not(plan.device)
-        self.objective = Objective(
-            [plan.losses[k] for k in members],
-            plan.regularizers,
-            self.table.size,
-            plan.device,
-            at_once=self.no_cuda_graph is None,
-            gradient_clip=plan.gradient_clip,
-        )
+        turns = _turns([plan.losses[k] for k in members])
+        each = {tuple(map(id, losses)): losses for losses in turns}
+        self.turns = [list(each).index(tuple(map(id, losses))) for losses in turns]
+        self.objectives = [
+            Objective(
+                losses,
+                plan.regularizers,
+                self.table.size,
+                plan.device,
+                at_once=self.no_cuda_graph is None,
+                gradient_clip=plan.gradient_clip,
+            )
+            for losses in each.values()
+        ]
         self.optimizer = stacked([plan.optimizers[k] for k in members], plan.device)
         self.optimizer.start(self.stack.trained())
         self.keys = [rng.keys(seeds, "dropout", k).to(plan.device) for k in range(1 + len(plan.regularizers))]
@@ -87,7 +94,7 @@ class PopulationRun:
         self.not_finite_at = torch.full((len(seeds),), -1.0, dtype=torch.float64, device=plan.device)
         # The numbers of a step that CUDA graphs read.
         self.number, self.factor = (torch.zeros((), dtype=torch.float64, device=plan.device) for _ in range(2))
-        self.captured: tuple[graphs.CapturedStep, graphs.CapturedStep] | None = None
+        self.captured: list[tuple[graphs.CapturedStep, graphs.CapturedStep]] = []  # of every objective
         self.was_recorded = False
 
     def train(self, on_step: Callable[[int], None]) -> dict[int, NetworkResult]:
@@ -121,27 +128,32 @@ class PopulationRun:
 
     def close(self) -> None:
         """Free the memory of CUDA graphs, which would keep this object alive."""
-        self.captured = None
+        self.captured = []
 
     def _run_passes(self) -> graphs.CapturedStep | None:
         """Set `losses` and the gradients of this step; return the captured moves if the passes were replayed."""
         batch, plan = self.table.batch(self.step), self.plan
         self.number.fill_(self.step)
-        if self.captured is None and self._is_worth_it(batch):
+        if not self.captured and self._is_worth_it(batch):
             trained = self.stack.trained()
-            self.captured = (
-                graphs.CapturedStep(
-                    self._passes,
-                    plan.device,
-                    trained.values(),
-                    before_capture=lambda: graphs.check_all_labels(self.stack.last_scores, self.table.y.flatten()),
-                    raise_out_of_memory=True,
-                ),
-                graphs.CapturedStep(
-                    lambda: self.optimizer.step(trained, self.number + 1, self.factor), plan.device, warm_up=0
-                ),
-            )
-        passes, moves = self.captured or (None, None)
+            pool = graphs.shared_pool(plan.device, len(self.objectives))
+            self.captured = [
+                (
+                    graphs.CapturedStep(
+                        self._passes,
+                        plan.device,
+                        trained.values(),
+                        before_capture=lambda: graphs.check_all_labels(self.stack.last_scores, self.table.y.flatten()),
+                        raise_out_of_memory=True,
+                        pool=pool,
+                    ),
+                    graphs.CapturedStep(  # it reads the gradients of these passes
+                        lambda: self.optimizer.step(trained, self.number + 1, self.factor), plan.device, warm_up=0
+                    ),
+                )
+                for _ in self.objectives
+            ]
+        passes, moves = self.captured[self._turn()] if self.captured else (None, None)
         losses = (passes or self._passes)(*(() if plan.batch_size is None else batch))
         assert isinstance(losses, Tensor)
         self.losses = losses
@@ -164,7 +176,7 @@ class PopulationRun:
         streams = rng.Streams(self.table.seeds, self.step, self.plan.device)
         keys = [key + self.number.long() * 1_000_003 if self.stack.dropouts else None for key in self.keys]
         try:
-            losses = self.objective.backward(self.stack, batch, keys, streams)
+            losses = self.objectives[self._turn()].backward(self.stack, batch, keys, streams)
         except ValueError:  # losses refuse scores that are not finite: name the network
             for row, x in enumerate(batch.x):
                 with self.stack.network(row) as network:
@@ -173,11 +185,15 @@ class PopulationRun:
             raise
         if streams.states and self.no_cuda_graph is None:
             self.no_cuda_graph = "a loss or regularizer is computed network by network, with generators of its own"
-        if self.captured is not None:
+        if self.captured:
             is_finite = torch.isfinite(self.stack.last_scores).unflatten(0, (len(self.members), -1)).flatten(1).all(1)
             is_first = ~is_finite & (self.not_finite_at < 0)
             self.not_finite_at.copy_(torch.where(is_first, self.number, self.not_finite_at))
         return losses
+
+    def _turn(self) -> int:
+        """The number of the objective of this step."""
+        return self.turns[self.step % len(self.turns)]
 
     def _is_worth_it(self, batch: StackedBatch) -> bool:
         """Whether steps can be recorded, this batch has the usual shape, and enough steps are left for it to pay."""
@@ -206,8 +222,10 @@ class PopulationRun:
         self.losses, self.not_finite_at = self.losses[index], self.not_finite_at[index]
         self.keys = [key[index] for key in self.keys]
         if rows:
-            for part in (self.stack, self.table, self.objective, self.optimizer):
+            for part in (self.stack, self.table, self.optimizer):
                 part.keep(index)
+            for objective in self.objectives:
+                objective.keep(index)
 
     def _stop(self, row: int, step: int) -> NoReturn:
         member = self.members[row]
@@ -215,3 +233,9 @@ class PopulationRun:
             f"training stopped at step {step}: the scores of network {member} are not finite; try a smaller "
             f"learning rate (now {self.plan.optimizers[member].lr:g})"
         )
+
+
+def _turns(losses: Sequence[Loss]) -> list[list[Loss]]:
+    """The losses of all networks in successive steps, which are repeated in this order."""
+    turns = [turns_of(loss) for loss in losses]
+    return [[own[step % len(own)] for own in turns] for step in range(math.lcm(*map(len, turns)))]

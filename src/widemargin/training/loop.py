@@ -18,7 +18,16 @@ from widemargin._autograd.preserve_rng import preserve_rng, takes_turns
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
-from widemargin.losses.protocol import fast_backward, for_samples, innermost, is_capturable, needs_index, values_of
+from widemargin.losses.protocol import (
+    Loss,
+    fast_backward,
+    for_samples,
+    innermost,
+    is_capturable,
+    needs_index,
+    turns_of,
+    values_of,
+)
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
@@ -71,6 +80,7 @@ class FitLoop:
         self.source = source(config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica)
         config = dataclasses.replace(config, loss=for_samples(config.loss, self.source.count))
         self.fabric, self.config, self.model, self.at = fabric, config, model, Position()
+        self.turns = turns_of(config.loss)
         takes_outputs = getattr(innermost(config.loss), "takes_outputs", False)
         self.read = read_model(model, config.read_as)
         self.for_loss = model if takes_outputs else self.read
@@ -92,11 +102,14 @@ class FitLoop:
         self.objective: float | None = None
         self.interrupts, self.asked, self.saved_at = Interrupts(), False, time.monotonic()
         self.no_cuda_graph = why_no_cuda_graph(config, self.source, self.replica)
-        self.static: graphs.CapturedStep | None = None
+        self.static: dict[int, graphs.CapturedStep] = {}
         if self.no_cuda_graph is None:
-            self.static = graphs.CapturedStep(
-                self._static_passes, fabric.device, self.trained, before_capture=self._check_labels
-            )
+            each = {id(loss) for loss in self.turns}
+            pool = graphs.shared_pool(fabric.device, len(each))
+            for turn in each:
+                self.static[turn] = graphs.CapturedStep(
+                    self._static_passes, fabric.device, self.trained, before_capture=self._check_labels, pool=pool
+                )
 
     def run(self) -> None:
         """All steps that are left, with the hooks of the callbacks."""
@@ -216,8 +229,9 @@ class FitLoop:
 
     def close(self) -> None:
         """Free the memory of a CUDA graph, which would keep this object alive."""
-        if self.static is not None:
-            self.no_cuda_graph, self.static = self.static.why_not, None
+        if self.static:
+            self.no_cuda_graph = next((step.why_not for step in self.static.values() if step.why_not), None)
+            self.static = {}
             self.optimizer.zero_grad()
 
     def passes_in_words(self) -> dict[str, str]:
@@ -252,15 +266,25 @@ class FitLoop:
 
     def _passes(self, batch: Batch) -> Tensor:
         """Both numbers of `_backward`, replayed by a CUDA graph where there can be one."""
-        if self.static is not None and not self.static.why_not:
-            values = self.static(batch.x, batch.y)
+        static = self._static()
+        if static is not None:
+            values = static(batch.x, batch.y)
             assert isinstance(values, Tensor)
-            if not self.static.is_replayed or bool(values[2]):
+            if not static.is_replayed or bool(values[2]):
                 return values[:2]
             # Something is not finite: run the passes again without the graph, which checks every value.
             seed_all(self.replica.device, self.config.seed, "step", self.at.step, self.replica.rank)
         self.optimizer.zero_grad()
         return torch.stack(self._backward(batch))
+
+    def _turn(self) -> Loss:
+        """The loss of this step."""
+        return self.turns[self.at.step % len(self.turns)]
+
+    def _static(self) -> graphs.CapturedStep | None:
+        """The passes of this step as a CUDA graph, if they can be one."""
+        static = self.static.get(id(self._turn()))
+        return None if static is None or static.why_not else static
 
     def _static_passes(self, x: Tensor, y: Tensor) -> Tensor:
         """Both numbers of `_backward`, and whether all values are finite."""
@@ -309,7 +333,8 @@ class FitLoop:
 
     def _values_and_penalties(self, batch: Batch) -> tuple[Tensor, list[Tensor], bool]:
         """The loss of every sample, the regularizers, and whether a fast backward took the loss's gradients already."""
-        loss, regularizers, backward = self.config.loss, self.config.regularizers, fast_backward(self.config.loss)
+        loss, regularizers = self._turn(), self.config.regularizers
+        backward = fast_backward(loss)
         if backward is None:
             if self.for_loss is self.read:
                 values, penalties = values_and_penalties(loss, regularizers, self.read, batch.x, batch.y, batch.index)
@@ -323,7 +348,7 @@ class FitLoop:
             batch.y,
             scale=len(batch.y) / batch.joint,
             memory=self.config.devices.backward_memory,
-            is_replayed=self.static is not None and not self.static.why_not,
+            is_replayed=self._static() is not None,
         )
         self.at.backward.setdefault(done.method, repr(done))
         return done.values, [one(self.read, batch.x, batch.y) for one in regularizers], True
