@@ -18,16 +18,7 @@ from widemargin._autograd.preserve_rng import preserve_rng, takes_turns
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
-from widemargin.losses.protocol import (
-    Loss,
-    fast_backward,
-    for_samples,
-    innermost,
-    is_capturable,
-    needs_index,
-    turns_of,
-    values_of,
-)
+from widemargin.losses.protocol import fast_backward, for_samples, innermost, is_capturable, needs_index, values_of
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
@@ -40,6 +31,7 @@ from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
 from widemargin.training.interrupts import Interrupts
 from widemargin.training.stopping import bad_row, stop_at_sample
+from widemargin.training.turns import Turns
 
 
 def train(fabric: Fabric, config: FitConfig) -> Outcome:
@@ -80,7 +72,7 @@ class FitLoop:
         self.source = source(config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica)
         config = dataclasses.replace(config, loss=for_samples(config.loss, self.source.count))
         self.fabric, self.config, self.model, self.at = fabric, config, model, Position()
-        self.turns = turns_of(config.loss)
+        self.turns = Turns(config.loss)
         takes_outputs = getattr(innermost(config.loss), "takes_outputs", False)
         self.read = read_model(model, config.read_as)
         self.for_loss = model if takes_outputs else self.read
@@ -102,14 +94,8 @@ class FitLoop:
         self.objective: float | None = None
         self.interrupts, self.asked, self.saved_at = Interrupts(), False, time.monotonic()
         self.no_cuda_graph = why_no_cuda_graph(config, self.source, self.replica)
-        self.static: dict[int, graphs.CapturedStep] = {}
         if self.no_cuda_graph is None:
-            each = {id(loss) for loss in self.turns}
-            pool = graphs.shared_pool(fabric.device, len(each))
-            for turn in each:
-                self.static[turn] = graphs.CapturedStep(
-                    self._static_passes, fabric.device, self.trained, before_capture=self._check_labels, pool=pool
-                )
+            self.turns.capture(self._static_passes, fabric.device, self.trained, self._check_labels)
 
     def run(self) -> None:
         """All steps that are left, with the hooks of the callbacks."""
@@ -229,9 +215,8 @@ class FitLoop:
 
     def close(self) -> None:
         """Free the memory of a CUDA graph, which would keep this object alive."""
-        if self.static:
-            self.no_cuda_graph = next((step.why_not for step in self.static.values() if step.why_not), None)
-            self.static = {}
+        if self.turns:
+            self.no_cuda_graph = self.turns.close()
             self.optimizer.zero_grad()
 
     def passes_in_words(self) -> dict[str, str]:
@@ -266,7 +251,7 @@ class FitLoop:
 
     def _passes(self, batch: Batch) -> Tensor:
         """Both numbers of `_backward`, replayed by a CUDA graph where there can be one."""
-        static = self._static()
+        static = self.turns.captured(self.at.step)
         if static is not None:
             values = static(batch.x, batch.y)
             assert isinstance(values, Tensor)
@@ -276,15 +261,6 @@ class FitLoop:
             seed_all(self.replica.device, self.config.seed, "step", self.at.step, self.replica.rank)
         self.optimizer.zero_grad()
         return torch.stack(self._backward(batch))
-
-    def _turn(self) -> Loss:
-        """The loss of this step."""
-        return self.turns[self.at.step % len(self.turns)]
-
-    def _static(self) -> graphs.CapturedStep | None:
-        """The passes of this step as a CUDA graph, if they can be one."""
-        static = self.static.get(id(self._turn()))
-        return None if static is None or static.why_not else static
 
     def _static_passes(self, x: Tensor, y: Tensor) -> Tensor:
         """Both numbers of `_backward`, and whether all values are finite."""
@@ -333,7 +309,7 @@ class FitLoop:
 
     def _values_and_penalties(self, batch: Batch) -> tuple[Tensor, list[Tensor], bool]:
         """The loss of every sample, the regularizers, and whether a fast backward took the loss's gradients already."""
-        loss, regularizers = self._turn(), self.config.regularizers
+        loss, regularizers = self.turns.loss(self.at.step), self.config.regularizers
         backward = fast_backward(loss)
         if backward is None:
             if self.for_loss is self.read:
@@ -348,7 +324,7 @@ class FitLoop:
             batch.y,
             scale=len(batch.y) / batch.joint,
             memory=self.config.devices.backward_memory,
-            is_replayed=self._static() is not None,
+            is_replayed=self.turns.captured(self.at.step) is not None,
         )
         self.at.backward.setdefault(done.method, repr(done))
         return done.values, [one(self.read, batch.x, batch.y) for one in regularizers], True
