@@ -1,0 +1,175 @@
+"""The strength of `WideMargin` on tables: real ones of scikit-learn, and made ones, in which classes may touch.
+
+    python benchmarks/table_strengths.py --workers 2      # runs/table-strengths.jsonl, half an hour on two cores
+    python benchmarks/table_strengths.py summary          # results/wide-margin-tables.json, the table of the docs
+
+Three MLPs, SGD and Adam, three seeds, 500 steps with batches of 64 and a cosine schedule; nothing is selected. The
+networks of all strengths of a seed are one program. Strength 0 is cross-entropy.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn import datasets
+from torch import nn
+
+import widemargin as wm
+from job_rows import Job, missing, options, read, work_as_told
+from widemargin import losses, population, training
+from widemargin._io.files import write_json
+from widemargin.data import Samples
+from widemargin.losses.wide_margin import step_length
+from widemargin.margins.second_point import deviation
+
+ROWS, OUT = Path("runs/table-strengths.jsonl"), Path("results/wide-margin-tables.json")
+STRENGTHS, SEEDS, BATCH, STEPS, MADE = (0.0, 0.03, 0.1, 0.3, 1.0), (0, 1, 2), 64, 500, 2000
+OPTIMIZERS = {"sgd": training.SGD(lr=0.05, momentum=0.9), "adam": training.AdamW(lr=1e-3, weight_decay=0.0)}
+Arrays = tuple[np.ndarray, np.ndarray]
+
+
+def thirds_of_friedman(seed: int) -> Arrays:
+    """Friedman's first function of ten features, in thirds."""
+    x, value = datasets.make_friedman1(MADE, random_state=seed)
+    return x, np.digitize(value, np.quantile(value, [1 / 3, 2 / 3]))
+
+
+REAL: dict[str, Callable[..., Arrays]] = {
+    "breast cancer": functools.partial(datasets.load_breast_cancer, return_X_y=True),
+    "wine": functools.partial(datasets.load_wine, return_X_y=True),
+    "iris": functools.partial(datasets.load_iris, return_X_y=True),
+    "digits": functools.partial(datasets.load_digits, return_X_y=True),
+}
+MAKERS: dict[str, Callable[[int], Arrays]] = {
+    "classification": lambda seed: datasets.make_classification(
+        MADE, 20, n_informative=8, n_classes=5, flip_y=0.1, random_state=seed
+    ),
+    "blobs": lambda seed: datasets.make_blobs(MADE, 10, centers=6, cluster_std=4.0, random_state=seed),
+    "moons": lambda seed: datasets.make_moons(MADE, noise=0.25, random_state=seed),
+    "circles": lambda seed: datasets.make_circles(MADE, noise=0.12, factor=0.6, random_state=seed),
+    "gaussian shells": lambda seed: datasets.make_gaussian_quantiles(
+        n_samples=MADE, n_features=6, n_classes=3, random_state=seed
+    ),
+    "friedman": thirds_of_friedman,
+}
+TRAIN = {"breast cancer": 200, "wine": 80, "iris": 60, "digits": 300, "classification": 400, "moons": 100}
+"""Training rows; 300 of the other tables. All others of a table, or 1,600 made ones, are for testing."""
+
+
+def mlp(features: int, classes: int, *, depth: int, act: type[nn.Module], norm: bool, dropout: float) -> nn.Module:
+    layers: list[nn.Module] = []
+    for width in [features, *[64] * (depth - 1)]:
+        layers += [nn.Linear(width, 64), *[nn.BatchNorm1d(64)] * norm, act()]
+        layers += [nn.Dropout(dropout)] if dropout else []
+    return nn.Sequential(*layers, nn.Linear(64, classes))
+
+
+NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
+    "two layers": functools.partial(mlp, depth=2, act=nn.ReLU, norm=False, dropout=0.0),
+    "two layers, GELU, dropout": functools.partial(mlp, depth=2, act=nn.GELU, norm=False, dropout=0.2),
+    "four layers, batch norm": functools.partial(mlp, depth=4, act=nn.ReLU, norm=True, dropout=0.0),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = options(__doc__, ROWS, OUT)
+    parser.add_argument("--tables", nargs="+", choices=[*REAL, *MAKERS], default=[*REAL, *MAKERS])
+    parser.add_argument("--steps", type=int, default=STEPS)
+    given = parser.parse_args(arguments)
+    rows = [row for file in given.rows for row in read(file)]
+    if given.command == "summary":
+        summarise(rows, given.out)
+        return
+    every = itertools.product(given.tables, NETWORKS, OPTIMIZERS, [given.steps])
+    jobs = [dict(zip(("data", "network", "optimizer", "steps"), values, strict=True)) for values in every]
+    work_as_told(run, missing(jobs, rows), given)
+
+
+def run(job: Job, device: str, _: Path | None) -> Iterator[dict[str, Any]]:
+    """Train the networks of all strengths, seed by seed; a row per network."""
+    for seed in SEEDS:
+        train, test = (part.to(device) for part in table(job["data"], seed))
+        count = int(torch.cat([train.y, test.y]).max()) + 1
+        build = functools.partial(NETWORKS[job["network"]], train.x.shape[1], count)
+        trained = population.fit(
+            [network.to(device) for network in population.build(build, [seed] * len(STRENGTHS))],
+            train,
+            loss=[losses.WideMargin(strength=strength) for strength in STRENGTHS],
+            optimizer=OPTIMIZERS[job["optimizer"]],
+            schedule=training.Cosine(),
+            steps=job["steps"],
+            batch_size=min(BATCH, len(train)),
+            seeds=[seed] * len(STRENGTHS),
+            chunk=len(STRENGTHS),
+            device=device,
+            progress=False,
+        )
+        for strength, network in zip(STRENGTHS, trained.networks, strict=True):
+            measured = wm.measure(network, test, progress=False)
+            yield {
+                "strength": strength,
+                "seed": seed,
+                "test": measured.accuracy,
+                "median distance": float(measured.margins["input"].nanmedian()),
+                "step over spread": step_over_spread(train),
+            }
+
+
+def table(name: str, seed: int) -> tuple[Samples, Samples]:
+    """Training and test rows, drawn by the seed and standardised by the training rows."""
+    x, y = REAL[name]() if name in REAL else MAKERS[name](seed)
+    every = Samples(torch.from_numpy(x).float(), torch.from_numpy(y).long())
+    order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
+    count = TRAIN.get(name, 300)
+    train, test = every.select(order[:count]), every.select(order[count:])
+    mean, spread = train.x.mean(dim=0), train.x.std(dim=0) + 1e-6
+    made = [Samples((part.x - mean) / spread, part.y) for part in (train, test)]
+    return made[0], made[1]
+
+
+def step_over_spread(train: Samples) -> float:
+    """σ/√v of a batch: 1 where steps are as long as the spread of a feature, small where classes are near."""
+    x, y = train.x[None, :BATCH], train.y[None, :BATCH]
+    return float(step_length(x, y) / deviation(x))
+
+
+def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Gains over cross-entropy in points, over seeds, of each table, network and optimizer; the table of the docs."""
+    if not rows:
+        raise SystemExit("there are no rows: name their files with --rows")
+    found = {(r["data"], r["network"], r["optimizer"], r["strength"], r["seed"]): r for r in rows}
+    settings = sorted({key[:3] for key in found})
+    gains: list[dict[str, Any]] = []
+    for setting, strength in itertools.product(settings, STRENGTHS[1:]):
+        pairs = [(found[(*setting, strength, seed)], found[(*setting, 0.0, seed)]) for seed in SEEDS]
+        each = [100 * (one["test"] - base["test"]) for one, base in pairs]
+        gains.append(
+            {
+                **dict(zip(("data", "network", "optimizer"), setting, strict=True)),
+                "strength": strength,
+                "gain": statistics.fmean(each),
+                "deviation": statistics.stdev(each),
+                "cross-entropy": 100 * statistics.fmean(base["test"] for _, base in pairs),
+                "step over spread": statistics.fmean(one["step over spread"] for one, _ in pairs),
+            }
+        )
+    for data in {setting[0]: None for setting in sorted(settings, key=lambda s: [*REAL, *MAKERS].index(s[0]))}:
+        cells = []
+        for strength in STRENGTHS[1:]:
+            here = [row["gain"] for row in gains if (row["data"], row["strength"]) == (data, strength)]
+            cells.append(f"{statistics.fmean(here):.1f} ({min(here):.1f})".replace("-", "−"))
+        ratio = statistics.fmean(row["step over spread"] for row in gains if row["data"] == data)
+        print(f"| {data} | {TRAIN.get(data, 300)} | {ratio:.2f} | {' | '.join(cells)} |")
+    origin = {key: rows[-1][key] for key in ("commit", "versions", "hardware")}
+    write_json(out, {"name": "strengths of WideMargin on tables", "rows": gains, **origin})
+
+
+if __name__ == "__main__":
+    main()
