@@ -145,17 +145,18 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
     if not rows:
         raise SystemExit("there are no rows: name their files with --rows")
     found = {(r["data"], r["network"], r["optimizer"], r["strength"], r["seed"]): r for r in rows}
-    settings = sorted({key[:3] for key in found})
+    each = list(itertools.product(STRENGTHS, SEEDS))
+    settings = sorted({key[:3] for key in found if all((*key[:3], *one) in found for one in each)})  # complete ones
     gains: list[dict[str, Any]] = []
     for setting, strength in itertools.product(settings, STRENGTHS[1:]):
         pairs = [(found[(*setting, strength, seed)], found[(*setting, 0.0, seed)]) for seed in SEEDS]
-        each = [100 * (one["test"] - base["test"]) for one, base in pairs]
+        points = [100 * (one["test"] - base["test"]) for one, base in pairs]
         gains.append(
             {
                 **dict(zip(("data", "network", "optimizer"), setting, strict=True)),
                 "strength": strength,
-                "gain": statistics.fmean(each),
-                "deviation": statistics.stdev(each),
+                "gain": statistics.fmean(points),
+                "deviation": statistics.stdev(points),
                 "cross-entropy": 100 * statistics.fmean(base["test"] for _, base in pairs),
                 "step over spread": statistics.fmean(one["step over spread"] for one, _ in pairs),
             }
