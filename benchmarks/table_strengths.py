@@ -159,6 +159,8 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
                 "deviation": statistics.stdev(points),
                 "cross-entropy": 100 * statistics.fmean(base["test"] for _, base in pairs),
                 "step over spread": statistics.fmean(one["step over spread"] for one, _ in pairs),
+                "median distance": statistics.fmean(one["median distance"] for one, _ in pairs),
+                "median distance of cross-entropy": statistics.fmean(base["median distance"] for _, base in pairs),
             }
         )
     for data in {setting[0]: None for setting in sorted(settings, key=lambda s: [*REAL, *MAKERS].index(s[0]))}:

@@ -32,6 +32,7 @@ def test_gains_are_over_cross_entropy_of_the_same_seed(
 ) -> None:
     monkeypatch.setattr(table_strengths, "STRENGTHS", (0.0, 1.0))
     same: dict[str, Any] = {"data": "iris", "network": "two layers", "optimizer": "sgd", "step over spread": 0.05}
+    same["median distance"] = 1.0
     same |= {"commit": "c", "versions": {}, "hardware": {}}
     accuracy = {(0.0, 0): 0.5, (0.0, 1): 0.7, (0.0, 2): 0.9, (1.0, 0): 0.6, (1.0, 1): 0.7, (1.0, 2): 0.7}
     rows = [{**same, "strength": strength, "seed": seed, "test": value} for (strength, seed), value in accuracy.items()]
