@@ -23,7 +23,7 @@ def test_a_loss_without_turns_is_that_of_every_step() -> None:
     loss = CrossEntropy()
     turns = Turns(loss)
     assert all(turns.loss(step) is loss for step in range(3))
-    assert not turns
+    assert not turns.is_captured
     assert turns.captured(0) is None
     assert turns.close() is None
 
@@ -38,7 +38,7 @@ def test_every_loss_has_a_graph_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
         return x
 
     turns.capture(passes, CPU, (), lambda: None)
-    assert turns
+    assert turns.is_captured
     steps = [turns.captured(step) for step in range(6)]
     assert steps[0] is steps[3] is not steps[1]
     assert steps[1] is steps[2] is steps[4] is steps[5]
@@ -63,4 +63,4 @@ def test_a_graph_that_can_not_be_captured_is_left_out(monkeypatch: pytest.Monkey
     assert turns.captured(0) is None
     assert turns.captured(1) is second
     assert turns.close() == "it waits"
-    assert not turns
+    assert not turns.is_captured

@@ -215,7 +215,7 @@ class FitLoop:
 
     def close(self) -> None:
         """Free the memory of a CUDA graph, which would keep this object alive."""
-        if self.turns:
+        if self.turns.is_captured:
             self.no_cuda_graph = self.turns.close()
             self.optimizer.zero_grad()
 

@@ -45,11 +45,12 @@ class Turns:
         found = self._captured.get(id(self.loss(step)))
         return None if found is None or found.why_not else found
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether passes are replayed from CUDA graphs."""
+        return bool(self._captured)
+
     def close(self) -> str | None:
         """Free the memory of the CUDA graphs; why one of them could not be captured, or None."""
         captured, self._captured = self._captured, {}
         return next((one.why_not for one in captured.values() if one.why_not), None)
-
-    def __bool__(self) -> bool:
-        """Whether passes are replayed from CUDA graphs."""
-        return bool(self._captured)
