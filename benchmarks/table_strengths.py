@@ -167,7 +167,8 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
         cells = []
         for strength in STRENGTHS[1:]:
             here = [row["gain"] for row in gains if (row["data"], row["strength"]) == (data, strength)]
-            cells.append(f"{statistics.fmean(here):.1f} ({min(here):.1f})".replace("-", "−"))
+            mean, least = (round(value, 1) + 0.0 for value in (statistics.fmean(here), min(here)))  # no −0.0
+            cells.append(f"{mean:.1f} ({least:.1f})".replace("-", "−"))
         ratio = statistics.fmean(row["step over spread"] for row in gains if row["data"] == data)
         print(f"| {data} | {TRAIN.get(data, 300)} | {ratio:.2f} | {' | '.join(cells)} |")
     origin = {key: rows[-1][key] for key in ("commit", "versions", "hardware")}
