@@ -31,7 +31,7 @@ from torch import nn
 
 import widemargin as wm
 from default_grid.tasks import load_images
-from job_rows import Job, missing, options, read, work_as_told
+from job_rows import Job, options, run_or_summarise
 from widemargin import losses, population, training
 from widemargin._io.files import write_json
 from widemargin.data import Samples
@@ -62,13 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="factor of the number of steps")
     parser.add_argument("--store", action="store_true", help="also write the coefficients into the package")
     given = parser.parse_args(arguments)
-    rows = [row for file in given.rows for row in read(file)]
-    if given.command == "summary":
-        summarise(rows, given.out, STORED if given.store else None)
-        return
     every = [setting(number, given.scale) for number in range(given.jobs)]
-    jobs = missing([job for job in every if job["kind"] in given.kinds], rows)
-    work_as_told(run, jobs, given)
+    jobs = [job for job in every if job["kind"] in given.kinds]
+    stored = STORED if given.store else None
+    run_or_summarise(given, jobs=jobs, run=run, summarise=lambda rows: summarise(rows, given.out, stored))
 
 
 def setting(number: int, scale: float) -> Job:

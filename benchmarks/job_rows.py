@@ -40,12 +40,26 @@ def options(description: str | None, rows: Path, out: Path) -> argparse.Argument
     return parser
 
 
-def work_as_told(run: Run, jobs: Sequence[Job], given: argparse.Namespace) -> None:
-    """`work` with the values of `options`; jobs that fail end the program with an error."""
-    print(f"{len(jobs)} jobs", flush=True)
-    workers = min(given.workers, max(1, len(jobs)))
+def run_or_summarise(
+    given: argparse.Namespace,
+    *,
+    jobs: Iterable[Job],
+    run: Run,
+    summarise: Callable[[list[dict[str, Any]]], None],
+) -> None:
+    """What the values of `options` ask for: run the jobs that have no row, or summarise the rows.
+
+    Jobs that fail end the program with an error.
+    """
+    rows = [row for file in given.rows for row in read(file)]
+    if given.command == "summary":
+        summarise(rows)
+        return
+    left = missing(jobs, rows)
+    print(f"{len(left)} jobs", flush=True)
+    workers = min(given.workers, max(1, len(left)))
     rows_of = partial(_rows_of, run, given.device, given.data)
-    if failed := work(rows_of, jobs, given.rows[0], device=given.device, workers=workers, minutes=given.minutes):
+    if failed := work(rows_of, left, given.rows[0], device=given.device, workers=workers, minutes=given.minutes):
         raise SystemExit(f"{failed} jobs failed")
 
 

@@ -33,7 +33,7 @@ from torch import Tensor
 import widemargin as wm
 from default_grid.networks import NETWORKS
 from default_grid.tasks import load_images, load_table
-from job_rows import Job, missing, options, read, work_as_told
+from job_rows import Job, options, run_or_summarise
 from widemargin._io.files import write_json
 from widemargin._io.provenance import provenance
 from widemargin.data import Samples
@@ -64,12 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--epochs", type=int, default=20)
     given = parser.parse_args(arguments)
-    rows = [row for file in given.rows for row in read(file)]
-    if given.command == "summary":
-        summarise(rows, given.out)
-        return
-    jobs = missing(all_jobs(given.tasks, given.seeds, given.epochs), rows)
-    work_as_told(run, jobs, given)
+    jobs = all_jobs(given.tasks, given.seeds, given.epochs)
+    run_or_summarise(given, jobs=jobs, run=run, summarise=lambda rows: summarise(rows, given.out))
 
 
 def all_jobs(tasks: Sequence[str], seeds: Sequence[int], epochs: int) -> list[Job]:

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 import widemargin as wm
 from default_grid.networks import NETWORKS
 from default_grid.tasks import load_images
-from job_rows import Job, missing, options, read, work_as_told
+from job_rows import Job, options, run_or_summarise
 from widemargin import losses, population, training
 from widemargin._io.files import write_json
 from widemargin.data import Samples
@@ -43,13 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--networks", nargs="+", choices=[*NETWORKS], default=["mlp", "cnn", "resnet-gn", "resnet-bn"])
     parser.add_argument("--steps", type=int, default=STEPS)
     given = parser.parse_args(arguments)
-    rows = [row for file in given.rows for row in read(file)]
-    if given.command == "summary":
-        summarise(rows, given.out)
-        return
     every = itertools.product(given.tasks, given.train, given.pixels, given.flips, given.networks, [given.steps])
     jobs = [dict(zip(SETTING, values, strict=True)) for values in every]
-    work_as_told(run, missing(jobs, rows), given)
+    run_or_summarise(given, jobs=jobs, run=run, summarise=lambda rows: summarise(rows, given.out))
 
 
 def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
