@@ -65,9 +65,9 @@ class WideMargin:
         share: the part of the batch, evenly spread, whose second term is computed, with a weight of 1/share: unbiased,
             and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share),
             but noisier. None: 1/8 and at least 16 samples where `samples` is above 3,000, else the whole batch.
-        every: in `fit`, the second term is computed in one step of so many, with so many times the weight: unbiased
-            over the steps, and cheaper, but noisier. The other steps are those of `base`. A call of the loss always
-            has the term: a loop of your own takes `loss.turns[step % every]`.
+        every: `fit` computes the second term in one step of so many, with so many times the weight, and `base` alone
+            in the others: unbiased over the steps, with fewer passes, but noisier. A call of the loss always computes
+            the term; in a loop of your own, call `loss.turns[step % every]`.
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.

@@ -74,7 +74,7 @@ class PopulationRun:
         self.table = StackedData([plan.data[k] for k in members], seeds, plan.batch_size)
         self.no_cuda_graph = "cuda_graph is False" if plan.cuda_graph is False else graphs.why_not(plan.device)
         turns = _turns([plan.losses[k] for k in members])
-        each = {tuple(map(id, losses)): losses for losses in turns}
+        each = {tuple(map(id, losses)): losses for losses in turns}  # equal turns have one objective
         self.turns = [list(each).index(tuple(map(id, losses))) for losses in turns]
         self.objectives = [
             Objective(
