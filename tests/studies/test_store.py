@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from studies import tiny
 from widemargin.studies.store import Store
+from widemargin.studies.trial import Trial
 
 
 def test_what_is_added_is_there_for_the_next_reader(tmp_path: Path) -> None:
@@ -23,6 +25,25 @@ def test_what_is_added_is_there_for_the_next_reader(tmp_path: Path) -> None:
     assert again[trial] == store[trial] == {"accuracy": 0.5}
     assert again.seconds("smoke", "final") == [1.235]
     assert again.seconds("paper", "final") == again.seconds("smoke", "search") == []
+
+
+def _watched(trial: Trial, **more: object) -> Trial:
+    return dataclasses.replace(trial, settings={**trial.settings, "watch": {"every": 5}, **more}, study="other")
+
+
+def test_a_trial_that_another_study_watched_is_taken_without_its_curves(tmp_path: Path) -> None:
+    one, two, three = (tiny.trial(seed=seed) for seed in (0, 1, 2))
+    other = Store(tmp_path / "other.jsonl")
+    other.add(_watched(one), {"accuracy": 0.5, "points": [{"curve": "distance"}]}, 4.0, {"commit": "abc"})
+    other.add(_watched(two, measure=[{"kind": "attack"}]), {"accuracy": 0.6, "points": [{"curve": "fgsm"}]}, 1.0, {})
+    store = Store(tmp_path / "this.jsonl")
+    store.borrow([one, two, three])
+    assert store[one] == {"accuracy": 0.5}
+    assert two not in store  # it was measured as well
+    assert three not in store
+    (record,) = Store(tmp_path / "this.jsonl").records.values()
+    assert (record["key"], record["seconds"], record["origin"]) == (one.key, 4.0, {"commit": "abc"})
+    assert record["trial"]["settings"] == one.plain()["settings"]
 
 
 def test_a_torn_last_line_is_dropped_and_then_cut_off(tmp_path: Path) -> None:

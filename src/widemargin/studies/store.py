@@ -12,7 +12,7 @@ from widemargin._io.files import disk_full_named, finite, write_all
 from widemargin._io.locks import locked
 from widemargin._io.typed_json import Json, check_type
 from widemargin.studies.rows import Row
-from widemargin.studies.settings import Settings
+from widemargin.studies.settings import Settings, SettingsDict
 from widemargin.studies.trial import Trial
 
 _BEGIN = b'{"key": "'
@@ -84,7 +84,10 @@ class Store:
         self.records[record["key"]] = json.loads(line)
 
     def borrow(self, trials: Iterable[Trial]) -> None:
-        """Copy those of the trials that other studies of the folder have finished: equal keys have equal results."""
+        """Copy those of the trials that other studies of the folder have finished: equal keys have equal results.
+
+        A trial that was watched besides is the same one, without its curves.
+        """
         wanted = {trial.key.encode() for trial in trials if trial not in self}
         for path in sorted(self.path.parent.glob("*.jsonl")) if wanted else ():
             if path.name == self.path.name:
@@ -94,6 +97,11 @@ class Store:
                 if key in wanted and _is_whole(line):
                     wanted.remove(key)
                     self._write(line + b"\n")
+                elif b'"watch"' in line and b'"measure"' not in line and _is_whole(line):
+                    record = _unwatched(json.loads(line))
+                    if record["key"].encode() in wanted:
+                        wanted.remove(record["key"].encode())
+                        self.take(record)
         self.refresh()
 
     def seconds(self, scale: str, stage: str) -> list[float]:
@@ -131,6 +139,14 @@ class Store:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{self.path} has a line {number} that is no finished trial: {error}") from error
         self.records[record["key"]] = record
+
+
+def _unwatched(record: Settings) -> SettingsDict:
+    """A finished trial as if it had not been watched, which changes no weight; all of its curves are left out."""
+    of = record["trial"]
+    trial = Trial(**{**of, "settings": {key: value for key, value in of["settings"].items() if key != "watch"}})
+    row = {key: value for key, value in record["row"].items() if key != "points"}
+    return {**record, "key": trial.key, "trial": trial.plain(), "row": row}
 
 
 def _is_whole(line: bytes) -> bool:

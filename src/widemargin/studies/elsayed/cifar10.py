@@ -274,8 +274,8 @@ E13 = study(
         *over_epsilon_2_by_2("Test accuracy under FGSM from the cross-entropy model (elsayed, Fig. 10)", BLACK),
     ),
     scales=_scales(
-        run=(*MODELS, WIDE),
-        minutes=16,
+        run=("cross-entropy", "margin l_inf", "margin l_1", WIDE),
+        minutes=11,
         shorter=", attacks of the first 1,000 test images",
         more=[_measure(*both) for both in zip(SIZES, (10, 100, 1000, None))],
     ),
@@ -288,7 +288,7 @@ E13 = study(
 
 LAYERS = {"input": "input", "layer 7": LAYER_7, "output": "output"}
 LAYERS_OF_10 = {"input": "input", "layer 7": PLACES_OF_10[1], "output": "output"}
-WATCHED = tuple(arm for arm in FIVE if arm.name in ("cross-entropy", "margin l_2", "ours l_2", "WideMargin"))
+WATCHED = tuple(arm for arm in FIVE if arm.name in ("cross-entropy", "margin l_inf", "margin l_2", "ours l_2", WIDE))
 AT_INPUT = {"curve": "end", "place": "input", "part": "test"}
 WATCH = {"at": tuple(LAYERS.values()), "p": 2.0, "scores": "softmax", "classes": 1, "every": 500, "count": 1280}
 WATCH_OF_10 = {**WATCH, "at": tuple(LAYERS_OF_10.values())}
@@ -315,7 +315,7 @@ def _distances(name: str, number: int) -> Figure:
 def _above(name: str, part: str) -> Claim:
     where = {"curve": "end", "place": _places(name), "part": part}
     text = f"margin above cross-entropy at {name}, {part}"
-    return order(text, "margin l_2", "cross-entropy", metric="mean", where=where)
+    return order(text, "margin l_inf", "cross-entropy", metric="mean", where=where)
 
 
 E15 = Study(
@@ -324,11 +324,11 @@ E15 = Study(
     arms=WATCHED,
     settings=SETTINGS,
     claims=(
-        mean(f"{END} margin", "margin l_2", 100.0),
+        mean(f"{END} margin", "margin l_inf", 100.0),
         mean(f"{END} cross-entropy", "cross-entropy", 70.0),
         Claim(
             text=f"{END} margin over cross-entropy",
-            effect=Ratio(metric="mean", arm="margin l_2", against="cross-entropy", where=AT_INPUT),
+            effect=Ratio(metric="mean", arm="margin l_inf", against="cross-entropy", where=AT_INPUT),
             reported=100 / 70,
             relative=True,
         ),
@@ -336,13 +336,15 @@ E15 = Study(
     ),
     figures=tuple(_distances(name, number) for name, number in zip(LAYERS, (17, 18, 19))),
     scales=_scales(
-        run=("cross-entropy", "margin l_2", WIDE),
+        run=("cross-entropy", "margin l_inf", "margin l_2", WIDE),
         minutes=8,
         arms=WATCHED,
         more=[*({"watch": some} for some in FEWER), {"watch": WATCH}],
     ),
     deviations=(
-        "The paper does not say which norm its figures show, nor which margin model: here both are l_2.",
+        "The paper does not say which norm its figures show, nor which margin model: here distances are l_2, of the "
+        "l_inf model. Claims were declared for the l_2 model first, which is still an arm: at budget scale it "
+        "ended at 16 to 26 % of accuracy, so they were put to the one that trained, before its distances were seen.",
         "The paper averages over each mini-batch; here over the first 1,280 samples of each part (640 at "
         "budget scale), in evaluation mode.",
         *DEVIATIONS,
