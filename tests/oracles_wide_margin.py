@@ -130,6 +130,29 @@ def step_length(points: Tensor, labels: Sequence[float], p: float) -> float:
     return min(spread, sorted(nearest)[(len(nearest) - 1) // 2] / 24) if nearest else spread
 
 
+def separation(points: Tensor, labels: Sequence[float], p: float) -> float:
+    """max(κ³, min(1, (S/10)²)): neighbours with the same label, and the unbiased variance between classes."""
+    rows, groups = [point.flatten().tolist() for point in points], sorted(set(labels))
+    if not 1 < len(groups) < len(rows):
+        return 1.0
+    mean = [math.fsum(column) / len(rows) for column in zip(*rows)]
+    between = within = 0.0
+    for group in groups:
+        members = [row for row, label in zip(rows, labels) if label == group]
+        center = [math.fsum(column) / len(members) for column in zip(*members)]
+        between += len(members) * math.fsum((a - b) ** 2 for a, b in zip(center, mean))
+        within += math.fsum((a - b) ** 2 for row in members for a, b in zip(row, center))
+    noise = within / (len(rows) - len(groups))  # of one sample: class means have (classes − 1) times that in all
+    s = (between - (len(groups) - 1) * noise) / ((between + within) / len(rows[0]))
+    agreeing, expected = 0, 0.0
+    for i, (row, label) in enumerate(zip(rows, labels)):
+        others = [(lp_of([a - b for a, b in zip(row, r)], p), labels[j]) for j, r in enumerate(rows) if j != i]
+        agreeing += min(others)[1] == label
+        expected += sum(other == label for _, other in others) / len(others)
+    kappa = (agreeing - expected) / (len(rows) - expected)
+    return max(max(kappa, 0.0) ** 3, min(1.0, max(s, 0.0) / 10) ** 2)
+
+
 def wide_margin(
     network: nn.Module,
     x: Tensor,
@@ -141,7 +164,7 @@ def wide_margin(
     share: float = 1.0,
     base: Base = cross_entropy,
 ) -> Tensor:
-    """base + strength·a²·penalty(d(x) − d(x − σu)) of every sample, with a graph to the weights of `network`."""
+    """base + strength·(a·c)²·penalty(d(x) − d(x − σu)) of every sample, with a graph to the weights of `network`."""
     now, labels = Pass(), y.tolist()
     model = plain(network, now)
     scores, seen = run(model, x, dict.fromkeys(at, torch.zeros((), dtype=torch.float64)))
@@ -152,6 +175,7 @@ def wide_margin(
     own = [difference(f, label, other) for f, label, other in zip(scores, labels, others)]
     a = sum(float(d.detach()) > 0 for d in own) / len(own)
     sigma = {name: step_length(seen[name], labels, p) for name in at}
+    c = {name: separation(seen[name], labels, p) for name in at}
     count = max(1, round(share * len(y)))
     rows = [k * len(y) // count for k in range(count)]
     is_random = any(isinstance(module, PlainDropout) for module in model.modules())
@@ -172,6 +196,6 @@ def wide_margin(
             now.is_constant = False
             moved, _ = run(model, x[i : i + 1], {name: -sigma[name] * direction(g, p)})
             change = own[i] - difference(moved[0], labels[i], others[i])
-            terms.append(change**2 if abs(float(change.detach())) <= 10 else 20 * abs(change) - 100)
+            terms.append(c[name] ** 2 * (change**2 if abs(float(change.detach())) <= 10 else 20 * abs(change) - 100))
         values[i] = values[i] + strength * a**2 * sum(terms) / len(terms) * (len(y) / count)
     return torch.stack(values)

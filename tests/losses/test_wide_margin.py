@@ -186,7 +186,7 @@ def test_a_share_is_unbiased(name: str, parts: int) -> None:
 def test_one_step_of_several_is_unbiased(read_as: Any) -> None:
     network, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch()
     network = nn.Sequential(network, nn.Softmax(dim=1)) if read_as == "probabilities" else network
-    loss = WideMargin(strength=30.0, every=4, read_as=read_as)
+    loss = WideMargin(strength=300.0, every=4, read_as=read_as)
     first, *others = loss.turns
     assert len(others) == 3
     assert all(other is others[0] for other in others)

@@ -78,12 +78,19 @@ class Case:
         return network
 
     def batch(self, size: int = 11, seed: int = 1) -> tuple[Tensor, Tensor]:
+        """Classes that are separated, but not clearly: with one cloud the term of `WideMargin` would vanish."""
         generator = torch.Generator().manual_seed(seed)
-        if self.tokens:
-            x = torch.randint(11, (size, *self.shape), generator=generator)
-        else:
-            x = torch.randn(size, *self.shape, generator=generator, dtype=torch.float64)
         y = torch.randint(self.labels, (size,), generator=generator)
+        if self.tokens:
+            common = torch.randint(11, (self.labels, *self.shape), generator=generator)[y]
+            x = torch.where(
+                torch.rand(common.shape, generator=generator) < 0.5,
+                common,
+                torch.randint(11, common.shape, generator=generator),
+            )
+        else:
+            centers = torch.randn(self.labels, *self.shape, generator=generator, dtype=torch.float64)
+            x = centers[y] + torch.randn(size, *self.shape, generator=generator, dtype=torch.float64)
         return x, y if self.labels > 2 else (2 * y - 1).double()
 
 

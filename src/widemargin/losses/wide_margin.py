@@ -17,6 +17,7 @@ from widemargin.checks import check_choice, check_count, check_number, check_pla
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Loss, Stacking, stacking_of
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
+from widemargin.margins.class_separation import class_separation
 from widemargin.margins.output import against, strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
 from widemargin.modules import ModelInputs
@@ -39,10 +40,10 @@ LINEAR = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class WideMargin:
-    """Cross-entropy + a²·(d(x) − d(x − σ·u))², the default loss of `fit`.
+    """Cross-entropy + (a·c)²·(d(x) − d(x − σ·u))², the default loss of `fit`.
 
     d = f_y − f_i is the score difference to the strongest other class i, u the direction in which it falls fastest (a
-    constant for the gradient), and σ a small step: to first order the second term is a²·(σ·s)² with the slope
+    constant for the gradient), and σ a small step: to first order the second term is (a·c·σ·s)² with the slope
     s = ‖∇d‖_q. Where slopes are small, decision boundaries are far: the distance of a sample is d/s. The term costs a
     second forward pass and no double backward (`margins.second_point`).
 
@@ -52,6 +53,8 @@ class WideMargin:
       class), see `step_length`. It has the units of the data: multiply the data by c and the first layer by 1/c, and
       the training is the same.
     - a is the share of right answers: a network that has not learnt yet is not pulled.
+    - c says how clearly the classes are separated, see `margins.class_separation`: where they are parts of one cloud,
+      wide margins are those of a nearest-neighbour rule, and the term fades.
     - the square becomes linear where the difference changes by more than 10, so that gradients are bounded.
 
     The second term is a prior: it says which networks are likely before there are data. So its weight falls with the
@@ -158,7 +161,9 @@ class WideMargin:
             return loss
         difference = against(scores, y, other)[:, 0]
         right = share_of_right(difference, 1)
-        lengths = {name: step_length(_activations(watched, name, y)[None], y[None], self.p) for name in at}
+        points = {name: _activations(watched, name, y)[None] for name in at}
+        lengths = {name: step_length(values, y[None], self.p) for name, values in points.items()}
+        separation = torch.stack([class_separation(values, y[None], self.p) for values in points.values()])
         share = self.share_of(len(y))
         if share == 1:
             own, rows = difference, torch.arange(len(y), device=x.device)
@@ -171,7 +176,7 @@ class WideMargin:
         steps = steps_down(watched.gradients(difference), lengths, self.p)
         moved = [against(passes.moved(x, {name: step}), y, other)[:, 0] for name, step in steps.items()]
         changes = own - torch.stack(moved)
-        terms = self.weight * right[rows] * penalty(changes).mean(dim=0)
+        terms = self.weight * right[rows] * (separation.square() * penalty(changes)).mean(dim=0)
         return loss + terms if share == 1 else loss.index_add(0, rows, terms * (len(loss) / len(rows)))
 
 

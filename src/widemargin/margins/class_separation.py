@@ -1,0 +1,44 @@
+"""Separation of the classes of a batch: class means that are far apart, or neighbours of one class."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from widemargin.types import wide
+
+CLEAR = 10.0
+"""The variance between classes, over the mean variance of a coordinate, from which classes are clearly separated."""
+
+
+def class_separation(
+    points: Float[Tensor, "networks batch ..."], y: Shaped[Tensor, "networks batch"], p: float = 2.0
+) -> Float[Tensor, " networks"]:
+    """c in [0, 1] of every network's batch: 1 where classes are clearly separated, 0 where they are one cloud.
+
+    c = max(κ³, min(1, (S/10)²)):
+
+    - S = b/v, with v the mean variance of a coordinate and b the variance of the class means, the sum over coordinates.
+      The estimate of b is unbiased: the variance within classes does not count, however few samples a class has.
+    - κ is the share of samples whose nearest other sample in l_p has their label, less what chance gives:
+      (share − chance)/(1 − chance), and 0 where that is negative.
+
+    c is 1 where the batch can't tell: with one label alone, or with no label twice.
+    """
+    flat = wide(points.detach().reshape(*points.shape[:2], -1))
+    flat = flat - flat.mean(dim=1, keepdim=True)
+    samples, width = flat.shape[1:]
+    same = y[:, :, None] == y[:, None]
+    counts = same.sum(dim=2).to(flat.dtype)
+    classes = (1 / counts).sum(dim=1).round()
+    centers = same.to(flat.dtype) @ flat / counts[:, :, None]
+    between, within = (part.square().sum(dim=(1, 2)) for part in (centers, flat - centers))
+    spread = (between - (classes - 1) / (samples - classes) * within) * width / (between + within)
+    distances = torch.cdist(flat, flat, p=p)
+    itself = torch.eye(samples, dtype=torch.bool, device=y.device)
+    own, other = (distances.masked_fill(mask, torch.inf).amin(dim=2) for mask in (~same | itself, same))
+    chance = (counts - 1).mean(dim=1) / (samples - 1)
+    agreement = ((own < other).to(flat.dtype).mean(dim=1) - chance) / (1 - chance)
+    found = torch.fmax(agreement.clamp(0, 1) ** 3, (spread / CLEAR).clamp(0, 1) ** 2)
+    return torch.where((classes > 1) & (classes < samples), found.nan_to_num(0.0), 1.0)
