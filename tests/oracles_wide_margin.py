@@ -131,19 +131,23 @@ def step_length(points: Tensor, labels: Sequence[float], p: float) -> float:
 
 
 def separation(points: Tensor, labels: Sequence[float], p: float) -> float:
-    """max(κ³, min(1, (S/10)²)): neighbours with the same label, and the unbiased variance between classes."""
+    """max(κ³, min(1, (S/10)²)): neighbours with the same label, and the upper end of the variance between classes."""
     rows, groups = [point.flatten().tolist() for point in points], sorted(set(labels))
     if not 1 < len(groups) < len(rows):
         return 1.0
     mean = [math.fsum(column) / len(rows) for column in zip(*rows)]
-    between = within = 0.0
+    between, residuals = 0.0, []
     for group in groups:
         members = [row for row, label in zip(rows, labels) if label == group]
         center = [math.fsum(column) / len(members) for column in zip(*members)]
         between += len(members) * math.fsum((a - b) ** 2 for a, b in zip(center, mean))
-        within += math.fsum((a - b) ** 2 for row in members for a, b in zip(row, center))
-    noise = within / (len(rows) - len(groups))  # of one sample: class means have (classes − 1) times that in all
-    s = (between - (len(groups) - 1) * noise) / ((between + within) / len(rows[0]))
+        residuals += [[a - b for a, b in zip(row, center)] for row in members]
+    within = math.fsum(r**2 for row in residuals for r in row)
+    more, free = len(groups) - 1, len(rows) - len(groups)
+    products = math.fsum(math.fsum(a * b for a, b in zip(one, two)) ** 2 for one in residuals for two in residuals)
+    squares = max(0.0, (products - within**2 / free) / free**2)  # Σ λ² over the eigenvalues λ of the covariance
+    upper = between - more * within / free + 2 * math.sqrt(2 * more * (1 + more / free) * squares)
+    s = upper / ((between + within) / len(rows[0]))
     agreeing, expected = 0, 0.0
     for i, (row, label) in enumerate(zip(rows, labels)):
         others = [(lp_of([a - b for a, b in zip(row, r)], p), labels[j]) for j, r in enumerate(rows) if j != i]

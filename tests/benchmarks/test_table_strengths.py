@@ -17,7 +17,7 @@ def test_a_short_run_has_a_row_for_each_strength_and_seed(monkeypatch: pytest.Mo
     job = {"data": "iris", "network": "four layers, batch norm", "optimizer": "adam", "steps": 2}
     rows = list(table_strengths.run(job, "cpu", None))
     assert [row["strength"] for row in rows] == list(table_strengths.STRENGTHS)
-    assert all(0 < row["step over spread"] < 0.2 for row in rows)
+    assert all(0.5 < row["separation"] <= 1 for row in rows)
 
 
 def test_rows_are_standardised_by_the_training_rows_and_drawn_by_the_seed() -> None:
@@ -31,7 +31,7 @@ def test_gains_are_over_cross_entropy_of_the_same_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(table_strengths, "STRENGTHS", (0.0, 1.0))
-    same: dict[str, Any] = {"data": "iris", "network": "two layers", "optimizer": "sgd", "step over spread": 0.05}
+    same: dict[str, Any] = {"data": "iris", "network": "two layers", "optimizer": "sgd", "separation": 0.05}
     same["median distance"] = 1.0
     same |= {"commit": "c", "versions": {}, "hardware": {}}
     accuracy = {(0.0, 0): 0.5, (0.0, 1): 0.7, (0.0, 2): 0.9, (1.0, 0): 0.6, (1.0, 1): 0.7, (1.0, 2): 0.7}
@@ -40,4 +40,4 @@ def test_gains_are_over_cross_entropy_of_the_same_seed(
     (found,) = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert found["gain"] == pytest.approx(100 * (0.1 + 0.0 - 0.2) / 3)
     assert found["cross-entropy"] == pytest.approx(70)
-    assert "| iris | 60 | 0.05 | −3.3 (−3.3) |" in capsys.readouterr().out
+    assert "| iris | 60 | 0.05 | −3.3 (−3.3) | 1.00 |" in capsys.readouterr().out

@@ -20,7 +20,8 @@ def class_separation(
     c = max(κ³, min(1, (S/10)²)):
 
     - S = b/v, with v the mean variance of a coordinate and b the variance of the class means, the sum over coordinates.
-      The estimate of b is unbiased: the variance within classes does not count, however few samples a class has.
+      b is the upper end of its 95 % interval: an unbiased estimate, and two of its standard errors where the classes
+      have one mean. So noisy labels and small batches do not make S small, but a batch that shows equal means does.
     - κ is the share of samples whose nearest other sample in l_p has their label, less what chance gives:
       (share − chance)/(1 − chance), and 0 where that is negative.
 
@@ -33,8 +34,12 @@ def class_separation(
     counts = same.sum(dim=2).to(flat.dtype)
     classes = (1 / counts).sum(dim=1).round()
     centers = same.to(flat.dtype) @ flat / counts[:, :, None]
-    between, within = (part.square().sum(dim=(1, 2)) for part in (centers, flat - centers))
-    spread = (between - (classes - 1) / (samples - classes) * within) * width / (between + within)
+    rest, free = flat - centers, samples - classes
+    between, within = (part.square().sum(dim=(1, 2)) for part in (centers, rest))
+    products = (rest @ rest.mT).square().sum(dim=(1, 2))
+    squares = (products - within.square() / free).clamp(min=0) / free.square()  # the trace of the covariance squared
+    error = (2 * (classes - 1) * (1 + (classes - 1) / free) * squares).sqrt()
+    spread = (between - (classes - 1) / free * within + 2 * error) * width / (between + within)
     distances = torch.cdist(flat, flat, p=p)
     itself = torch.eye(samples, dtype=torch.bool, device=y.device)
     own, other = (distances.masked_fill(mask, torch.inf).amin(dim=2) for mask in (~same | itself, same))
