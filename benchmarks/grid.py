@@ -4,12 +4,12 @@
     python benchmarks/grid.py --tasks digits wine --networks mlp --scale 0.1         # a corner of it, on a CPU
     python benchmarks/grid.py summary                                                 # results/grid.json, the table
 
-Eight tasks × five networks (tables: the MLP alone) × SGD and Adam at three learning rates each × arms × seeds; batch
+Ten tasks × five networks (tables: the MLP alone) × SGD and Adam at three learning rates each × arms × seeds; batch
 64, cosine schedule, a fixed number of steps a task, standardised data, no augmentation. Nothing is selected: every arm
 has one default for everything. Every seed draws training samples, flipped labels, initial weights and batches anew,
 the same for all arms. The networks of a job (learning rates × seeds) train as one program. Jobs in the file of rows
-are not run again. `FOLDER` has MNIST and CIFAR-10 as `wm.data.load` reads them, or `mnist.npz` and `cifar.npz` with
-arrays x, y, tx, ty (uint8 images [n, channels, height, width]).
+are not run again. `FOLDER` has MNIST, Fashion-MNIST and CIFAR-10 as `wm.data.load` reads them, or `mnist.npz`,
+`fashion.npz` and `cifar.npz` with arrays x, y, tx, ty (uint8 images [n, channels, height, width]).
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ TASKS = {
     "digits": "digits, 600",
     "mnist-500": "MNIST, 500",
     "mnist-2000-flips": "MNIST, 2,000, flips",
+    "fashion-500": "Fashion-MNIST, 500",
+    "fashion-2000-flips": "Fashion-MNIST, 2,000, flips",
     "cifar10-1000": "CIFAR-10, 1,000",
     "cifar10-3000-flips": "CIFAR-10, 3,000, flips",
     "cancer": "breast cancer, 200",

@@ -2,6 +2,7 @@
 
     python benchmarks/table_strengths.py --workers 2      # runs/table-strengths.jsonl, 17 minutes on two cores
     python benchmarks/table_strengths.py summary          # results/wide-margin-tables.json, the table of the docs
+    python benchmarks/table_strengths.py --data FOLDER    # other tables: .npz files with x [rows, features] and y
 
 Three MLPs, SGD and Adam, three seeds, 500 steps with batches of 64 and a cosine schedule; nothing is selected. The
 networks of all strengths of a seed are one program. Strength 0 is cross-entropy.
@@ -70,7 +71,7 @@ MAKERS: dict[str, Callable[[int], Arrays]] = {
     "linear": linear,
 }
 TRAIN = {"breast cancer": 200, "wine": 80, "iris": 60, "digits": 300, "classification": 400, "moons": 100}
-"""Training rows; 300 of the other tables. The other rows of a table are for testing; made ones have `MADE` rows."""
+"""Training rows; 300 of the other tables, or three in five. The other rows are for testing, at most `MADE` of them."""
 
 
 def mlp(features: int, classes: int, *, depth: int, act: type[nn.Module], norm: bool, dropout: float) -> nn.Module:
@@ -93,15 +94,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tables", nargs="+", choices=[*REAL, *MAKERS], default=[*REAL, *MAKERS])
     parser.add_argument("--steps", type=int, default=STEPS)
     given = parser.parse_args(arguments)
-    every = itertools.product(given.tables, NETWORKS, OPTIMIZERS, [given.steps])
+    tables = given.tables if given.data is None else sorted(file.stem for file in given.data.glob("*.npz"))
+    every = itertools.product(tables, NETWORKS, OPTIMIZERS, [given.steps])
     jobs = [dict(zip(("data", "network", "optimizer", "steps"), values, strict=True)) for values in every]
     run_or_summarise(given, jobs=jobs, run=run, summarise=lambda rows: summarise(rows, given.out))
 
 
-def run(job: Job, device: str, _: Path | None) -> Iterator[dict[str, Any]]:
+def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Train the networks of all strengths, seed by seed; a row per network."""
     for seed in SEEDS:
-        train, test = (part.to(device) for part in table(job["data"], seed))
+        train, test = (part.to(device) for part in table(job["data"], seed, folder))
         count = int(torch.cat([train.y, test.y]).max()) + 1
         build = functools.partial(NETWORKS[job["network"]], train.x.shape[1], count)
         trained = population.fit(
@@ -125,22 +127,29 @@ def run(job: Job, device: str, _: Path | None) -> Iterator[dict[str, Any]]:
                 "test": measured.accuracy,
                 "median distance": float(measured.margins["input"].nanmedian()),
                 "separation": separation(train),
+                "rows": len(train),
             }
 
 
-def table(name: str, seed: int) -> tuple[Samples, Samples]:
-    """Training and test rows, drawn by the seed and standardised by the training rows."""
-    if name in REAL:
+def table(name: str, seed: int, folder: Path | None = None) -> tuple[Samples, Samples]:
+    """Training and test rows, drawn by the seed and standardised by the training rows.
+
+    Features that are constant in the training rows are left out.
+    """
+    if folder is not None:
+        with np.load(folder / f"{name}.npz") as arrays:
+            every = Samples(torch.from_numpy(arrays["x"]).float(), torch.from_numpy(arrays["y"]).long())
+    elif name in REAL:
         loaded = load_table(name.replace(" ", "_"))
         every = Samples(loaded.x.flatten(1), loaded.y)
     else:
         x, y = MAKERS[name](seed)
         every = Samples(torch.from_numpy(x).float(), torch.from_numpy(y).long())
     order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
-    count = TRAIN.get(name, 300)
-    train, test = every.select(order[:count]), every.select(order[count:])
-    mean, spread = train.x.mean(dim=0), train.x.std(dim=0) + 1e-6
-    made = [Samples((part.x - mean) / spread, part.y) for part in (train, test)]
+    count = min(TRAIN.get(name, 300), 3 * len(every) // 5)
+    train, test = every.select(order[:count]), every.select(order[count : count + MADE])
+    mean, spread = train.x.mean(dim=0), train.x.std(dim=0)
+    made = [Samples(((part.x - mean) / spread)[:, spread > 1e-6], part.y) for part in (train, test)]
     return made[0], made[1]
 
 
@@ -167,23 +176,52 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
                 "gain": statistics.fmean(points),
                 "deviation": statistics.stdev(points),
                 "cross-entropy": 100 * statistics.fmean(base["test"] for _, base in pairs),
+                "rows": pairs[0][0]["rows"],
                 "separation": statistics.fmean(one["separation"] for one, _ in pairs),
                 "median distance": statistics.fmean(one["median distance"] for one, _ in pairs),
                 "median distance of cross-entropy": statistics.fmean(base["median distance"] for _, base in pairs),
             }
         )
-    for data in {setting[0]: None for setting in sorted(settings, key=lambda s: [*REAL, *MAKERS].index(s[0]))}:
+    for line in lines(gains):
+        print(line)
+    origin = {key: rows[-1][key] for key in ("commit", "versions", "hardware")}
+    write_json(out, {"name": "strengths of WideMargin on tables", "all": overall(gains), "rows": gains, **origin})
+
+
+def lines(gains: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The table of the docs: mean gain and lowest one of a setting over strengths, and the ratio of the distances."""
+    known = [*REAL, *MAKERS]
+    order = {row["data"]: known.index(row["data"]) if row["data"] in known else len(known) for row in gains}
+    for data in sorted(order, key=lambda name: (order[name], name)):
+        here = [row for row in gains if row["data"] == data]
         cells = []
         for strength in STRENGTHS[1:]:
-            here = [row["gain"] for row in gains if (row["data"], row["strength"]) == (data, strength)]
-            mean, least = (round(value, 1) + 0.0 for value in (statistics.fmean(here), min(here)))  # no −0.0
+            points = [row["gain"] for row in here if row["strength"] == strength]
+            mean, least = (round(value, 1) + 0.0 for value in (statistics.fmean(points), min(points)))  # no −0.0
             cells.append(f"{mean:.1f} ({least:.1f})".replace("-", "−"))
-        full = [row for row in gains if (row["data"], row["strength"]) == (data, STRENGTHS[-1])]
+        full = [row for row in here if row["strength"] == STRENGTHS[-1]]
+        pairs = [(row["median distance"], row["median distance of cross-entropy"]) for row in full]
+        wider = (
+            f"{statistics.median(one / base for one, base in pairs):.2f}"
+            if min(pairs, key=lambda p: p[1])[1] > 0
+            else "–"
+        )
         clear = statistics.fmean(row["separation"] for row in full)
-        wider = statistics.median(row["median distance"] / row["median distance of cross-entropy"] for row in full)
-        print(f"| {data} | {TRAIN.get(data, 300)} | {clear:.2f} | {' | '.join(cells)} | {wider:.2f} |")
-    origin = {key: rows[-1][key] for key in ("commit", "versions", "hardware")}
-    write_json(out, {"name": "strengths of WideMargin on tables", "rows": gains, **origin})
+        yield f"| {data} | {full[0]['rows']} | {clear:.2f} | {' | '.join(cells)} | {wider} |"
+
+
+def overall(gains: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Of every strength: the number of settings, mean and lowest gain, and the share that lose at most 1 point."""
+    found = {}
+    for strength in STRENGTHS[1:]:
+        points = [row["gain"] for row in gains if row["strength"] == strength]
+        found[f"{strength:g}"] = {
+            "settings": len(points),
+            "gain": statistics.fmean(points),
+            "lowest": min(points),
+            "within 1 point": statistics.fmean(point >= -1 for point in points),
+        }
+    return found
 
 
 if __name__ == "__main__":

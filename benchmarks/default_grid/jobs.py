@@ -41,7 +41,7 @@ class Job:
     @property
     def priority(self) -> tuple[float, float]:
         """Cross-entropy and the default first, then the most expensive."""
-        pixels = {"mnist": 784, "cifar10": 1024, "digits": 64}.get(TASKS[self.task].data, 8)
+        pixels = {"mnist": 784, "fashion-mnist": 784, "cifar10": 1024, "digits": 64}.get(TASKS[self.task].data, 8)
         arm = ARMS[self.arm]
         return arm.group, -self.steps * WORK[self.network] * (100 + pixels) * arm.cost
 

@@ -32,6 +32,8 @@ TASKS = {
     "digits": Task(data="digits", train=600, steps=400),
     "mnist-500": Task(data="mnist", train=500, steps=400),
     "mnist-2000-flips": Task(data="mnist", train=2000, steps=900, flips=0.4),
+    "fashion-500": Task(data="fashion-mnist", train=500, steps=400),
+    "fashion-2000-flips": Task(data="fashion-mnist", train=2000, steps=900, flips=0.4),
     "cifar10-1000": Task(data="cifar10", train=1000, steps=600),
     "cifar10-3000-flips": Task(data="cifar10", train=3000, steps=900, flips=0.4),
     "cancer": Task(data="breast_cancer", train=200, steps=300, classes=2, is_image=False),
@@ -40,15 +42,19 @@ TASKS = {
 }
 
 
+FILES = {"mnist": "mnist.npz", "fashion-mnist": "fashion.npz", "cifar10": "cifar.npz"}
+"""Image sets, and the files that hold them where they are no releases."""
+
+
 @cache
 def load(name: str, seed: int, folder: Path | None, device: str) -> tuple[Samples, Samples]:
     """Training and test samples of a task, drawn by the seed and standardised by the training samples.
 
-    Images by the mean and deviation of each channel, tables by those of each feature. Of MNIST and CIFAR-10 the test
+    Images by the mean and deviation of each channel, tables by those of each feature. Of image sets the test
     samples are the first ones of the test set, of the others all that are not for training.
     """
     task = TASKS[name]
-    if task.data in ("mnist", "cifar10"):
+    if task.data in FILES:
         every, test = load_images(task.data, folder)
         train = wm.data.subset(every, count=task.train, seed=seed)
         test = test.select(torch.arange(min(TEST, len(test))))
@@ -65,8 +71,8 @@ def load(name: str, seed: int, folder: Path | None, device: str) -> tuple[Sample
 
 @cache
 def load_images(data: str, folder: Path | None) -> tuple[Samples, Samples]:
-    """Training and test images in [0, 1]: of `FOLDER/mnist.npz` or `cifar.npz`, else of `wm.data.load`."""
-    file = None if folder is None else folder / {"mnist": "mnist.npz", "cifar10": "cifar.npz"}[data]
+    """Training and test images in [0, 1]: of a file of `FILES` in the folder, else of `wm.data.load`."""
+    file = None if folder is None else folder / FILES[data]
     if file is None or not file.exists():
         given = wm.data.load(data, root=folder)
         return given.train, given.test

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,17 +28,29 @@ def test_rows_are_standardised_by_the_training_rows_and_drawn_by_the_seed() -> N
     assert not torch.equal(train.x, table_strengths.table("gaussian shells", 1)[0].x)
 
 
+def test_a_table_of_a_folder_has_no_feature_that_is_constant_in_the_training_rows(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(100, 3))
+    x[:, 1] = 0.0
+    np.savez(tmp_path / "own.npz", x=x, y=np.arange(100) % 2)
+    train, test = table_strengths.table("own", 0, tmp_path)
+    assert (train.x.shape, test.x.shape) == ((60, 2), (40, 2))
+
+
 def test_gains_are_over_cross_entropy_of_the_same_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(table_strengths, "STRENGTHS", (0.0, 1.0))
     same: dict[str, Any] = {"data": "iris", "network": "two layers", "optimizer": "sgd", "separation": 0.05}
-    same["median distance"] = 1.0
+    same |= {"median distance": 1.0, "rows": 60}
     same |= {"commit": "c", "versions": {}, "hardware": {}}
     accuracy = {(0.0, 0): 0.5, (0.0, 1): 0.7, (0.0, 2): 0.9, (1.0, 0): 0.6, (1.0, 1): 0.7, (1.0, 2): 0.7}
     rows = [{**same, "strength": strength, "seed": seed, "test": value} for (strength, seed), value in accuracy.items()]
     table_strengths.summarise(rows, tmp_path / "out.json")
-    (found,) = json.loads((tmp_path / "out.json").read_text())["rows"]
+    written = json.loads((tmp_path / "out.json").read_text())
+    (found,) = written["rows"]
+    assert written["all"] == {
+        "1": pytest.approx({"settings": 1, "gain": -10 / 3, "lowest": -10 / 3, "within 1 point": 0})
+    }
     assert found["gain"] == pytest.approx(100 * (0.1 + 0.0 - 0.2) / 3)
     assert found["cross-entropy"] == pytest.approx(70)
     assert "| iris | 60 | 0.05 | −3.3 (−3.3) | 1.00 |" in capsys.readouterr().out
