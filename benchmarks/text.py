@@ -38,7 +38,7 @@ FILES, TEXTS = 400, 1500
 """Read from a library: at most so many files, until so many texts are found."""
 
 SEEDS, RATES, FLIPS, EPOCHS, BATCH = (0, 1, 2), (1e-3, 3e-3), (0.0, 0.4), 25, 64
-LOSSES = {"cross-entropy": losses.CrossEntropy(), "WideMargin": losses.WideMargin()}
+LOSSES: dict[str, losses.Loss] = {"cross-entropy": losses.CrossEntropy(), "WideMargin": losses.WideMargin()}
 
 
 class Bag(nn.Module):
