@@ -123,7 +123,8 @@ def work(
 
 def _worker(run: Callable[[Any], Iterable[dict[str, Any]]], todo: Any, done: Any, end: float) -> None:
     torch.set_num_threads(1)
-    while (job := todo.get()) is not None and time.time() < end:
+    parent = mp.parent_process()
+    while (job := todo.get()) is not None and time.time() < end and (parent is None or parent.is_alive()):
         try:
             for row in run(job):
                 done.put(row)

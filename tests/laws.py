@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import oracles_losses as slow
+from oracles_wide_margin import separation
 from widemargin import attacks, losses, margins, places, regularizers
 from widemargin.losses.penalties import Penalty
 
@@ -36,8 +37,11 @@ def smooth_network(dtype: torch.dtype = torch.float64, seed: int = 0) -> nn.Modu
 
 def batch(size: int = 12, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
-    x = torch.rand(size, 6, generator=generator, dtype=torch.float64).to(dtype)
-    return x, torch.randint(CLASSES, (size,), generator=generator)
+    x = torch.rand(size, 6, generator=generator, dtype=torch.float64)
+    y = torch.randint(CLASSES, (size,), generator=generator)
+    x[:, :CLASSES] += nn.functional.one_hot(y, CLASSES)  # classes apart, or `WideMargin` would not widen
+    x = x / 2  # in [0, 1], as attacks ask
+    return x.to(dtype), y
 
 
 def _plain(value: Any, model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
@@ -240,7 +244,7 @@ PRINTED = [
 
 
 def _hold_wide(value: losses.WideMargin, model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
-    """The loss with its steps, other classes and share of right answers as they are now."""
+    """The loss with its steps, other classes and shares of the batch as they are now."""
     at_x = x.clone().requires_grad_()
     scores = model(at_x)
     other = scores.detach().scatter(1, y[:, None], -math.inf).argmax(dim=1)
@@ -254,11 +258,12 @@ def _hold_wide(value: losses.WideMargin, model: nn.Module, x: Tensor, y: Tensor)
     nearest = torch.stack([min(torch.dist(a, b) for b, k in zip(x, y) if k != c) for a, c in zip(x, y)])
     length = min(float(x.var(dim=0, correction=0).mean().sqrt()), float(nearest.median()) / 24)
     moved = x - length * slope / slope.norm(dim=1, keepdim=True)
-    right = float((d > 0).double().mean())
+    weight = value.strength * (float((d > 0).double().mean()) * separation(x, y.tolist(), p=2)) ** 2
+    assert weight > 0.01
 
     def held() -> Tensor:
         change = difference(x) - difference(moved)
-        return nn.functional.cross_entropy(model(x), y, reduction="none") + value.strength * right**2 * change**2
+        return nn.functional.cross_entropy(model(x), y, reduction="none") + weight * change**2
 
     return held
 
