@@ -50,7 +50,7 @@ class WideMargin:
     No setting is required. From the batch follow:
 
     - σ = min(mean standard deviation of the coordinates, 1/24 of the median distance to the nearest sample of another
-      class), see `step_length`. It has the units of the data: multiply the data by c and the first layer by 1/c, and
+      class), see `step_length`. It has the units of the data: multiply the data by k and the first layer by 1/k, and
       the training is the same.
     - a is the share of right answers: a network that has not learnt yet is not pulled.
     - c says how clearly the classes are separated, see `margins.class_separation`: where they are parts of one cloud,
