@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -53,6 +54,18 @@ def train(fabric: Fabric, config: FitConfig) -> Outcome:
 
     weights = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
     return Outcome(weights=save(weights), rows=loop.at.rows, settings=settings)
+
+
+def train_and_leave(fabric: Fabric, config: FitConfig, caller: int) -> Outcome:
+    """`train`; a process that was started for it, other than that of the `caller`, leaves its group before it ends.
+
+    Threads of a group that is not destroyed can abort the process while the interpreter shuts down.
+    """
+    outcome = train(fabric, config)
+    if os.getpid() != caller and torch.distributed.is_initialized():
+        fabric.barrier()
+        torch.distributed.destroy_process_group()
+    return outcome
 
 
 class FitLoop:
