@@ -6,7 +6,6 @@ import json
 import os
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -17,8 +16,7 @@ import widemargin as wm
 from subprocesses import run_two
 from training.cases import CASES, CPU, arguments, network, samples
 from widemargin import losses
-from widemargin.training import Devices, loop
-from widemargin.training.config import FitConfig, Outcome, fabric
+from widemargin.training import Devices, distributed
 
 HERE = Path(__file__).parent
 
@@ -84,16 +82,11 @@ def assert_close_rows(rows: list[Any], expected: list[Any], tolerance: float = 1
 
 
 @pytest.mark.parametrize("started", [False, True])
-def test_a_process_that_was_started_for_a_training_leaves_its_group(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: bool
-) -> None:
-    outcome = Outcome(weights=None, rows=[], settings={})
-    monkeypatch.setattr(loop, "train", lambda fabric, config: outcome)
+def test_a_process_that_was_started_for_a_training_leaves_its_group(tmp_path: Path, started: bool) -> None:
     store = FileStore(str(tmp_path / "store"), 1)
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
-        caller = os.getppid() if started else os.getpid()
-        assert loop.train_and_leave(fabric(CPU), Mock(spec=FitConfig), caller) is outcome
+        distributed.leave_group(caller=os.getppid() if started else os.getpid())
         assert torch.distributed.is_initialized() is not started
     finally:
         if torch.distributed.is_initialized():

@@ -10,6 +10,8 @@ of the mean over B, however unequal the shares are.
 
 from __future__ import annotations
 
+import os
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -45,3 +47,13 @@ def sum_gradients(model: nn.Module, totals: Tensor) -> Tensor:
     for buffer, mean in zip(buffers, parts[2 + len(parameters) :]):
         buffer.copy_(mean)
     return parts[0]
+
+
+def leave_group(caller: int) -> None:
+    """Destroy the process group, in a process that process `caller` started for the training.
+
+    Threads of a group that is still there can abort a process while the interpreter shuts down.
+    """
+    if os.getpid() != caller:
+        dist.barrier()
+        dist.destroy_process_group()

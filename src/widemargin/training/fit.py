@@ -33,7 +33,7 @@ from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
 from widemargin.training.config import Devices, FitConfig, Regularizer, check_regularizers, fabric, quiet
 from widemargin.training.history import History
-from widemargin.training.loop import train_and_leave
+from widemargin.training.loop import train
 from widemargin.training.optimizers import AdamW, MakesOptimizer
 from widemargin.training.schedules import Constant, Schedule
 from widemargin.training.stopping import StopFailed
@@ -147,7 +147,7 @@ def fit(
         p=float(p),
     )
     with quiet():
-        outcome = fabric(devices).launch(functools.partial(train_and_leave, config=config, caller=os.getpid()))
+        outcome = fabric(devices).launch(functools.partial(train, config=config, caller=os.getpid()))
     if outcome.weights is not None:  # of other processes
         from safetensors.torch import load
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -35,8 +34,8 @@ from widemargin.training.stopping import bad_row, stop_at_sample
 from widemargin.training.turns import Turns
 
 
-def train(fabric: Fabric, config: FitConfig) -> Outcome:
-    """Train, from the beginning or from a checkpoint, as one of `fabric.world_size` processes."""
+def train(fabric: Fabric, config: FitConfig, caller: int) -> Outcome:
+    """Train, from the beginning or a checkpoint, as one of `fabric.world_size` processes; `caller` called `fit`."""
     with preserve_rng(fabric.device):
         # Processes that were spawned share the memory of the network they were given.
         model = fabric.to_device(config.model if fabric.world_size == 1 else copy.deepcopy(config.model))
@@ -53,19 +52,8 @@ def train(fabric: Fabric, config: FitConfig) -> Outcome:
     from safetensors.torch import save
 
     weights = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
+    distributed.leave_group(caller)
     return Outcome(weights=save(weights), rows=loop.at.rows, settings=settings)
-
-
-def train_and_leave(fabric: Fabric, config: FitConfig, caller: int) -> Outcome:
-    """`train`; a process that was started for it, other than that of the `caller`, leaves its group before it ends.
-
-    Threads of a group that is not destroyed can abort the process while the interpreter shuts down.
-    """
-    outcome = train(fabric, config)
-    if os.getpid() != caller and torch.distributed.is_initialized():
-        fabric.barrier()
-        torch.distributed.destroy_process_group()
-    return outcome
 
 
 class FitLoop:
