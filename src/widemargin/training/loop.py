@@ -35,7 +35,7 @@ from widemargin.training.turns import Turns
 
 
 def train(fabric: Fabric, config: FitConfig, caller: int) -> Outcome:
-    """Train, from the beginning or a checkpoint, as one of `fabric.world_size` processes; `caller` called `fit`."""
+    """Train, from the beginning or a checkpoint, as one of `fabric.world_size` processes, for the process `caller`."""
     with preserve_rng(fabric.device):
         # Processes that were spawned share the memory of the network they were given.
         model = fabric.to_device(config.model if fabric.world_size == 1 else copy.deepcopy(config.model))
