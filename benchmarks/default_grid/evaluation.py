@@ -17,6 +17,9 @@ RADII = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
 
 ATTACKED, MEASURED, STEPS = 200, 500, 20
 
+CPU_BATCH = 20
+"""Samples that are attacked at once on a CPU, with every radius: larger batches leave its caches."""
+
 
 class Offsets(nn.Module):
     """The scores of x + r·offset, with a radius for every sample: attacks of several radii are one batch."""
@@ -51,6 +54,13 @@ def evaluate(model: nn.Module, train: Samples, test: Samples) -> dict[str, Any]:
 
 def under_attack(model: nn.Module, x: Tensor, y: Tensor) -> list[float]:
     """The accuracy under PGD with 20 steps at every radius, from the sample itself."""
+    size = CPU_BATCH if x.device.type == "cpu" else len(x)
+    parts = zip(x.split(size), y.split(size), strict=True)
+    return torch.cat([_withstood(model, *part) for part in parts], dim=1).double().mean(dim=1).tolist()
+
+
+def _withstood(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Whether the answer is right under attack, `[radii, samples]`."""
     many, labels = x.repeat(len(RADII), *[1] * (x.ndim - 1)), y.repeat(len(RADII))
     radii = math.sqrt(x[0].numel()) * torch.tensor(RADII, device=x.device).repeat_interleave(len(x))
     network = Offsets(model, many, radii).eval()
@@ -58,8 +68,7 @@ def under_attack(model: nn.Module, x: Tensor, y: Tensor) -> list[float]:
     with checked_by_caller():  # it knows samples by their position
         offsets = wm.attacks.pgd(network, start, labels, 1.0, steps=STEPS, p=2, random_start=False, bounds=None)
     with torch.no_grad():
-        right = network(offsets).argmax(dim=1) == labels
-    return right.double().view(len(RADII), -1).mean(dim=1).tolist()
+        return (network(offsets).argmax(dim=1) == labels).view(len(RADII), -1)
 
 
 @torch.no_grad()

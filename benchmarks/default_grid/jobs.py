@@ -127,7 +127,8 @@ def _trained(
         if job.arm == MMA:
             return mma.fit(given, samples, **setting)
         setting |= {"loss": arm.loss, "regularizers": arm.regularizers, "schedule": Cosine()}
-        done = population.fit(given, samples, chunk=len(rows), progress=False, **setting)
+        chunk = 1 if place.device == "cpu" else len(rows)  # grouped convolutions are slow on a CPU
+        done = population.fit(given, samples, chunk=chunk, progress=False, **setting)
         return done.networks, done.no_cuda_graph
 
     try:
