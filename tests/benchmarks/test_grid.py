@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import grid
-from default_grid import arms, jobs, mma, networks, tasks
+from default_grid import arms, evaluation, jobs, mma, networks, tasks
 from default_grid.evaluation import RADII
 from default_grid.jobs import Job, Place
 from default_grid.summary import at_radius, goals, half_radius, summarise
@@ -52,6 +52,20 @@ def test_missing_seeds_alone_are_run() -> None:
     (left,) = missing([job], [line()])
     assert left.seeds == (2,)
     assert missing([job], [line(steps=40)]) == [job]
+
+
+def test_attacks_in_small_batches_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the last batch is smaller than the others; larger radii leave fewer right."""
+    torch.manual_seed(0)
+    model, x = networks.mlp((6,), 3), 3 * torch.randn(50, 6)
+    with torch.no_grad():
+        y = model(x).argmax(dim=1)
+    found = evaluation.under_attack(model, x, y)
+    monkeypatch.setattr(evaluation, "CPU_BATCH", len(x))
+    assert found == pytest.approx(evaluation.under_attack(model, x, y))
+    assert found[0] == 1
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < 0.99
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
