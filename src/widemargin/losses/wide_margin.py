@@ -74,8 +74,9 @@ class WideMargin:
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
-        samples: the number N of training samples; the weight of the second term is min(1, (3000/N)²). `fit` and
-            `population.fit` fill it in; pass it in a loop of your own. None: the full weight, as for few samples.
+        samples: the number N of training samples; the weight of the second term is min(1, (3000/N)²). `fit`,
+            `population.fit` and `integrations.huggingface` fill it in; pass it in a loop of your own. None: the full
+            weight, as for few samples.
     """
 
     strength: float = 1.0
