@@ -155,7 +155,9 @@ def check_weights(model: nn.Module, name: str = "model") -> None:
 def check_callable(name: str, value: object, example: str) -> None:
     """Raise unless `value` is a callable that is not a class; `example` shows one."""
     if not callable(value) or isinstance(value, type):
-        raise TypeError(f"{name} is {value!r}, expected a callable such as {example}")
+        shown = repr(value)
+        shown = f"a {type(value).__name__}" if "\n" in shown else shown  # as an optimizer of torch has several lines
+        raise TypeError(f"{name} is {shown}, expected a callable such as {example}")
 
 
 def check_dense(tensor: object, name: str, shape: str = "") -> None:

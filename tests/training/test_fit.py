@@ -295,6 +295,7 @@ def test_bf16_trains_weights_of_float32(loss: Any) -> None:
         (lambda: {"model": nn.Flatten()}, "model has no parameter that requires a gradient"),
         (lambda: {"loss": None}, "loss is None"),
         (lambda: {"optimizer": AdamW}, "optimizer is <class .*AdamW'>"),
+        (lambda: {"optimizer": torch.optim.SGD(network().parameters())}, "^optimizer is a SGD, expected.*partial.*$"),
         (lambda: {"callbacks": [Measure(at=("inptu",))]}, "at has 'inptu'.*'input'"),
         (lambda: {"callbacks": [Measure(p=0.5)]}, "p is 0.5"),
         (lambda: {"devices": Devices(precision="16-mixed")}, "precision is '16-mixed'"),  # type: ignore[arg-type]

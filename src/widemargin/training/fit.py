@@ -115,7 +115,7 @@ def fit(
     check_count("batch_size", batch_size)
     check_seed(seed)
     loss = as_loss(loss)
-    check_callable("optimizer", optimizer, "training.AdamW(lr=1e-3)")
+    check_callable("optimizer", optimizer, "training.AdamW(lr=1e-3) or functools.partial(torch.optim.SGD, lr=0.1)")
     check_callable("schedule", schedule, "training.Cosine()")
     _check_options(read_as, gradient_clip, regularizers, callbacks, devices)
     opened = _opened(model, data)
