@@ -84,20 +84,20 @@ def test_it_trains_and_evaluates_with_a_margin_loss(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [None, 32, 6016])
 def test_the_number_of_training_samples_is_that_of_the_data_set(count: int | None, tmp_path: Path) -> None:
     """As in `fit`: with many samples the second term has less weight."""
-    model, batch = tiny_bert(2), next(iter(loader(16)))
+    model, batch = tiny_bert(2).eval(), next(iter(loader(16)))
     loss = wm.WideMargin(strength=1e6)  # the network is nearly flat
 
     class Strong(transformers.Trainer):  # type: ignore[misc]
         compute_loss = compute_loss(loss)
 
     settings = transformers.TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True)
-    trainer = Strong(model=model, args=settings, train_dataset=None if count is None else rows() * (count // 32))
-    x = wm.modules.NamedInputs({name: value for name, value in batch.items() if name != "labels"})
+    trainer: Any = Strong(model=model, args=settings, train_dataset=None if count is None else rows() * (count // 32))
+    x, y = next(iter(wm.data.batches(loader(16))))
 
     def value(loss: wm.WideMargin) -> float:
-        return float(loss(model.eval(), x, batch["labels"]).mean().detach())
+        return float(loss(model, x, y).mean().detach())
 
-    found = float(trainer.compute_loss(model.eval(), dict(batch)).detach())
+    found = float(trainer.compute_loss(model, dict(batch)).detach())
     assert found == pytest.approx(value(loss if count is None else loss.for_samples(count)), rel=1e-5)
     assert (found < 0.9 * value(loss)) == (count == 6016)
 

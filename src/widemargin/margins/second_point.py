@@ -21,7 +21,7 @@ from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin._autograd.distributed_stats import processes
 from widemargin._autograd.repeated_rng import KeptMasks, random_states, with_random_states
 from widemargin.margins.distance import check_rows
-from widemargin.modules import ModelInputs, forward, mixing_modules, uncompiled, uncounted, unwrap
+from widemargin.modules import ModelInputs, forward, is_compiled, mixing_modules, uncompiled, uncounted, unwrap
 from widemargin.places import At
 from widemargin.types import Scores, wide
 
@@ -44,9 +44,12 @@ class TwoPasses:
         self.model, self.network = model, unwrap(model)
         self._statistics, self._masks = KeptStatistics(), KeptMasks()
         self._states: list[Tensor] = []
+        # Walks over the modules take host time, so they are made once, and most of them with BatchNorm alone.
+        self._streaming = [module for module in self.network.modules() if "masks_drawn" in vars(module)]
         self._streams: dict[nn.Module, int] = {}
         self.is_random, self._mixes = False, bool(mixing_modules(self.network))
-        if any(isinstance(m, nn.SyncBatchNorm) and m.training for m in self.network.modules()) and processes() > 1:
+        self._is_compiled = self._mixes and is_compiled(self.model)
+        if self._mixes and any(isinstance(m, nn.SyncBatchNorm) for m in self.network.modules()) and processes() > 1:
             raise TypeError(
                 "the network has SyncBatchNorm, whose statistics of several processes a second pass can't use again: "
                 "expected BatchNorm1d, 2d or 3d, or evaluation mode"
@@ -68,7 +71,7 @@ class TwoPasses:
         """The same for some samples of the batch, with its batch statistics, and new dropout masks."""
         watching = places.watch(self.model, at, statistics="coupled")
         self._rewind()
-        with self._eager(), uncounted(self.network), self._reused(), watching as watched:
+        with self._eager(), self._reused(), watching as watched:
             return self.scores(x, watched), watched
 
     def moved(self, x: ModelInputs, steps: Mapping[str, Tensor]) -> Scores:
@@ -76,7 +79,7 @@ class TwoPasses:
         statistics, moving = self._reused(), places.moved(self.model, steps)
         self._rewind()
         drawn, masks = with_random_states(self._states, x.device), self._masks.reused(x.device)
-        with self._eager(), uncounted(self.network), statistics, moving, drawn, masks:
+        with self._eager(), statistics, moving, drawn, masks:
             return forward(self.model, x)
 
     def scores(self, x: ModelInputs, watched: At) -> Scores:
@@ -98,18 +101,22 @@ class TwoPasses:
     def _recorded(self, watched: At) -> AbstractContextManager[None]:
         return self._statistics.recorded(watched.frozen_route()) if self._mixes else nullcontext()
 
-    def _reused(self) -> AbstractContextManager[None]:
-        return self._statistics.reused() if self._mixes else nullcontext()
+    @contextmanager
+    def _reused(self) -> Iterator[None]:
+        """Batch statistics of the first pass, without counting the batch again."""
+        if not self._mixes:
+            yield
+            return
+        with uncounted(self.network), self._statistics.reused():
+            yield
 
     def _own_streams(self) -> dict[nn.Module, int]:
         """The positions of dropout layers with random streams of their own, which are those of populations."""
-        return {module: module.masks_drawn for module in self.network.modules() if hasattr(module, "masks_drawn")}  # type: ignore[misc]
+        return {module: module.masks_drawn for module in self._streaming}  # type: ignore[misc]
 
-    @contextmanager
-    def _eager(self) -> Iterator[None]:
+    def _eager(self) -> AbstractContextManager[None]:
         """The network uncompiled where BatchNorm mixes samples: a compiled one would not notice replaced functions."""
-        with uncompiled(self.model) if self._mixes else nullcontext():
-            yield
+        return uncompiled(self.model) if self._is_compiled else nullcontext()
 
 
 def steps_down(gradients: Mapping[str, Tensor], lengths: Mapping[str, Tensor], p: float) -> dict[str, Tensor]:
