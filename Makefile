@@ -5,8 +5,8 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-# pip would compile on one core, and 2.5 million lines that nothing here imports as well.
-COMPILE := -m compileall -qq -j 0 -x '/tests/|/transformers/models/' .venv/lib
+# pip would compile on one core, and 2.5 million lines that nothing here imports as well. py312_*.py is for Python 3.12.
+COMPILE := -m compileall -qq -j 0 -x '/tests/|/transformers/models/|/py312_' .venv/lib
 
 # The extras of pyproject.toml that each target needs; setup takes them all.
 DEMO := report,train
