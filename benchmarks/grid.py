@@ -7,8 +7,8 @@
 Ten tasks × five networks (tables: the MLP alone) × SGD and Adam at three learning rates each × arms × seeds; batch
 64, cosine schedule, a fixed number of steps a task, standardised data, no augmentation. Nothing is selected: every arm
 has one default for everything. Every seed draws training samples, flipped labels, initial weights and batches anew,
-the same for all arms. The networks of a job (learning rates × seeds) train as one program. Jobs in the file of rows
-are not run again. `FOLDER` has MNIST, Fashion-MNIST and CIFAR-10 as `wm.data.load` reads them, or `mnist.npz`,
+the same for all arms. The networks of a job (learning rates × seeds) train as one program on a GPU. Jobs in the file of
+rows are not run again. `FOLDER` has MNIST, Fashion-MNIST and CIFAR-10 as `wm.data.load` reads them, or `mnist.npz`,
 `fashion.npz` and `cifar.npz` with arrays x, y, tx, ty (uint8 images [n, channels, height, width]).
 """
 

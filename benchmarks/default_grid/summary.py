@@ -79,14 +79,13 @@ def beside_the_default(table: Iterable[Cell]) -> dict[str, Table]:
 
 
 def above_the_best_baseline(table: Iterable[Cell]) -> float | None:
-    """Points of the default above the best baseline of each setting that ran there, on average."""
-    settings = [group for group in _by_setting(table).values() if BASE in group and counts(group[BASE])]
-    return _mean(
-        _gain(group[DEFAULT])
-        - max(_gain(cell) for arm, cell in group.items() if ARMS[arm].is_baseline and _is_paired(arm, group))
-        for group in settings
-        if _is_paired(DEFAULT, group)
-    )
+    """Points of the default above the best baseline of each setting, on average over those where several ran."""
+    above = []
+    for group in _by_setting(table).values():
+        if BASE in group and counts(group[BASE]) and _is_paired(DEFAULT, group):
+            gains = [_gain(cell) for arm, cell in group.items() if ARMS[arm].is_baseline and _is_paired(arm, group)]
+            above += [_gain(group[DEFAULT]) - max(gains)] if len(gains) > 1 else []
+    return _mean(above)
 
 
 def counts(base: Cell) -> bool:
