@@ -44,12 +44,13 @@ class TwoPasses:
         self.model, self.network = model, unwrap(model)
         self._statistics, self._masks = KeptStatistics(), KeptMasks()
         self._states: list[Tensor] = []
-        # Walks over the modules take host time, so they are made once, and most of them with BatchNorm alone.
+        # Walking over the modules costs host time in every step, so it is done once where possible.
         self._streaming = [module for module in self.network.modules() if "masks_drawn" in vars(module)]
         self._streams: dict[nn.Module, int] = {}
         self.is_random, self._mixes = False, bool(mixing_modules(self.network))
         self._is_compiled = self._mixes and is_compiled(self.model)
-        if self._mixes and any(isinstance(m, nn.SyncBatchNorm) for m in self.network.modules()) and processes() > 1:
+        has_sync = self._mixes and any(isinstance(m, nn.SyncBatchNorm) and m.training for m in self.network.modules())
+        if has_sync and processes() > 1:
             raise TypeError(
                 "the network has SyncBatchNorm, whose statistics of several processes a second pass can't use again: "
                 "expected BatchNorm1d, 2d or 3d, or evaluation mode"
