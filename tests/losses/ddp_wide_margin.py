@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from losses.wide_networks import CASES
+from two_processes import leave
 from widemargin.losses import WideMargin
 
 NAMES = ("mlp", "batch norm", "dropout", "tokens")
@@ -33,7 +34,7 @@ def main(folder: Path, rank: int) -> None:
         for form, loss in LOSSES.items():
             model = DistributedDataParallel(CASES[name].network(), find_unused_parameters=form == "share")
             save_file(gradients(model, name, rank, loss), folder / f"{name}.{form}.{rank}.safetensors")
-    dist.destroy_process_group()
+    leave(folder, rank)
 
 
 if __name__ == "__main__":

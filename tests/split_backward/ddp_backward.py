@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch.nn.parallel import DistributedDataParallel
 
 from split_backward.networks import LOSS, batch, network
+from two_processes import leave
 from widemargin.split_backward import backward
 from widemargin.training import margin_backward
 
@@ -27,7 +28,7 @@ def main(folder: Path, rank: int) -> None:
         assert done.method == way, done
         gradients = {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
         save_file(gradients, folder / f"{name}.{rank}.safetensors")
-    dist.destroy_process_group()
+    leave(folder, rank)
 
 
 if __name__ == "__main__":
