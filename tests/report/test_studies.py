@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import html
+import itertools
 import json
 import math
 import re
@@ -149,6 +150,24 @@ def test_every_kind_can_be_drawn(changes: dict[str, Any]) -> None:
     drawn = [base64.b64decode(image).decode() for image in images]
     assert drawn[0] != drawn[1]  # for dark and light
     assert all("<path" in svg and "plain" in svg for svg in drawn)
+
+
+def test_a_logarithmic_axis_is_linear_around_0_where_there_are_values_below_it() -> None:
+    figure = {**FIGURE, "log_y": True, "percent": False}
+    rows: list[dict[str, Any]] = [{**row, "accuracy": (float(row["accuracy"]) - 0.8) * 1e20} for row in ROWS]
+
+    def axis(given: dict[str, Any]) -> Any:
+        return study_charts.chart(given, figure).to_dict()["layer"][0]["encoding"]["y"]
+
+    assert axis(RESULT)["scale"]["type"] == "log"
+    of_both_signs = axis({**RESULT, "rows": rows})
+    assert of_both_signs["scale"]["type"] == "symlog"
+    ticks = of_both_signs["axis"]["values"]
+    assert ticks == sorted(ticks)
+    assert ticks[4] == 0
+    assert all(1e4 <= big / small <= 1e6 for small, big in itertools.pairwise(ticks[5:]))
+    drawn = [point for point in study_charts.points({**RESULT, "rows": rows}, figure) if point["mean"] is not None]
+    assert all(point["low"] * point["mean"] > 0 for point in drawn)  # no bar reaches across 0
 
 
 def test_a_figure_without_rows_is_left_out() -> None:

@@ -110,3 +110,4 @@ def test_a_number_that_must_only_be_positive() -> None:
     assert found.parts[0][0] == "gain"
     assert effect.is_order
     assert effect.of([]) is None
+    assert (effect.arms, Positive(function=effect.function, name="", between=("a", "b")).arms) == ((), ("a", "b"))

@@ -146,7 +146,7 @@ def test_only_paper_scale_says_reproduced_alone() -> None:
 def test_without_rows_nothing_ran() -> None:
     claim = Claim(text="c", effect=GAP, reported=1.0)
     assert verdict.judge(claim, None).word == "not run"
-    said = verdict.describe(claim, None, "budget")
+    said = verdict.describe(claim, None, verdict.judge(claim, None), "budget")
     assert (said["verdict"], said["measured"], said["seeds"]) == ("not run", None, 0)
 
 

@@ -67,9 +67,18 @@ def x_axis(field: str, title: str, *, whole: bool = False, **scale: object) -> a
     return alt.X(f"{field}:Q", title=title, scale=alt.Scale(**({"nice": False} | scale)), axis=axis)
 
 
-def y_axis(field: str, title: str, *, percent: bool | None = False, ticks: int = 5, **more: object) -> alt.Y:
-    """A y-axis of numbers, with `percent` of shares."""
-    axis = alt.Axis(tickCount=ticks, **({"format": ".0%"} if percent else {}))
+def y_axis(
+    field: str,
+    title: str,
+    *,
+    percent: bool | None = False,
+    ticks: int = 5,
+    at: Sequence[float] = (),
+    **more: object,
+) -> alt.Y:
+    """A y-axis of numbers, with `percent` of shares; `at` are its ticks, which Vega chooses by default."""
+    chosen = {"values": list(at), "format": "~g"} if at else {}
+    axis = alt.Axis(tickCount=ticks, **({"format": ".0%"} if percent else chosen))
     return alt.Y(f"{field}:Q", title=title, axis=axis, **more)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, TypeGuard
+from typing import Literal, TypeAlias, TypeGuard
 
 from widemargin.report import alt
 from widemargin.report.layers import HEIGHT, WIDTH, cycled, digits, inline, y_axis
@@ -44,7 +44,8 @@ def points(result: StudyResult, figure: Figure) -> list[Point]:
         whole, whole_sd = _mean_sd([value for value, _ in values])
         point: Point = {"arm": arm, "x": x, "mean": None, "sd": sd, "seeds": len(living)}
         if mean is not None:
-            point |= {"mean": digits(mean), "low": digits(mean - sd), "high": digits(mean + sd)}
+            lowest = mean if figure.get("log_y") and mean - sd <= 0 else mean - sd  # a logarithm has no end there
+            point |= {"mean": digits(mean), "low": digits(lowest), "high": digits(mean + sd)}
         point |= {"dead": len(values) - len(living), "mean of all": whole, "sd of all": whole_sd}
         found.append({**point, "paper": printed.get((arm, x, part))} | ({} if part is None else {"split": part}))
     return found
@@ -103,10 +104,10 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
     )  # 2, then 10
     by_arm, by_split = ("arm:N", None, arms), ("split:N", split, values)
     field, heading, names = by_split if split and len(arms) == 1 and kind != "bars" else by_arm
-    scale = alt.Scale(type="log" if figure.get("log_y") else "linear", zero=kind == "bars")
-    y = y_axis("mean", title, percent=figure.get("percent"), scale=scale)
-    color = alt.Color(field, title=heading, scale=alt.Scale(domain=names))
     measured = [row for row in rows if row["mean"] is not None]
+    scale = alt.Scale(type=_y_scale(figure, measured), zero=kind == "bars")
+    y = y_axis("mean", title, percent=figure.get("percent"), scale=scale, at=_powers(figure, measured))
+    color = alt.Color(field, title=heading, scale=alt.Scale(domain=names))
     base = inline(measured).encode(x=_x(figure, rows), y=y, color=color)
     bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     if kind == "bars":
@@ -146,6 +147,22 @@ def _marks(figure: Figure, rows: Sequence[Point], base: alt.Chart, arms: Sequenc
         count = alt.Text("label:N")
         layers.append(crosses.transform_calculate(label="'✕' + datum.dead").encode(*offset, text=count))
     return layers
+
+
+def _y_scale(figure: Figure, rows: Sequence[Point]) -> Literal["linear", "log", "symlog"]:
+    """A logarithmic axis is linear around 0 where there are values below it."""
+    if not figure.get("log_y"):
+        return "linear"
+    return "log" if all(row["mean"] is None or row["mean"] > 0 for row in rows) else "symlog"
+
+
+def _powers(figure: Figure, rows: Sequence[Point]) -> list[float]:
+    """Powers of ten on both sides of 0, of which Vega has none by itself; none for the other scales."""
+    if _y_scale(figure, rows) != "symlog":
+        return []
+    step = max(1, round(math.log10(max(10.0, *(abs(float(row["mean"])) for row in rows))) / 4))
+    powers = [10.0 ** (step * k) for k in range(1, 5)]
+    return [*(-power for power in reversed(powers)), 0.0, *powers]
 
 
 def _x(figure: Figure, rows: Sequence[Point]) -> alt.X:

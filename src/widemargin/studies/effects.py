@@ -202,13 +202,20 @@ class Custom(Effect):
 class Positive(Effect):
     """A number that the paper shows only in a figure: like an order, it must be significantly above 0.
 
-    `function(rows)` gives one number a seed, before the claim's factor; an empty list: not run.
+    `function(rows)` gives one number a seed, before the claim's factor; an empty list: not run. `between` are the arms
+    that it compares, whose dead seeds count; none: those of all.
     """
 
     function: Callable[[Sequence[Row]], Sequence[float]]
     name: str
+    between: tuple[str, ...] = ()
     is_order = True
     null = 0.0
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Those of `between`."""
+        return self.between
 
     def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
         """Mean over seeds of the function's values."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from widemargin._io.files import write_json
 from widemargin._io.typed_json import read_json
 from widemargin.report.study_schema import check_study
-from widemargin.studies import dead_seeds, verdict
+from widemargin.studies import dead_seeds, power, verdict
 from widemargin.studies.effects import Value
 from widemargin.studies.expand import StudyPlan
 from widemargin.studies.rows import AXES, Row, flatten
@@ -114,9 +114,10 @@ def judged(study: Study, rows: Sequence[Row], scale: ScaleName) -> Result:
         measured = claim.effect.of(living, claim.factor)
         where = getattr(claim.effect, "where", {})
         died = dead_seeds.counts(rows, dead, axes, claim.effect.arms, where)
-        claims.append(verdict.describe(claim, measured, scale, died))
+        found = power.checked(verdict.judge(claim, measured, died), claim, living, scale, axes)
+        claims.append(verdict.describe(claim, measured, found, scale, died))
         if not claim.ours:
-            verdicts.append(verdict.judge(claim, measured, died))
+            verdicts.append(found)
     words = Counter(one.word for one in verdicts)
     ran = len(verdicts) - words["not run"]
     partly = ", partly run" if 0 < ran < len(verdicts) else ""

@@ -10,7 +10,8 @@ interval, t·sd·√(1 + 1/n), and h where the paper's number is a mean.
   reported effect is itself no larger than d it need not stand out: then e must only not lie on the other side by more
   than h.
 - *direction holds*: e is on r's side of r₀ by more than h, but of another size.
-- *contradicted*: e is on the other side by more than h, or |e − r| > d + w.
+- *contradicted*: e is on the other side by more than h, or |e − r| > d + w; not where a shortened experiment could not
+  have shown the effect (see `power`).
 - *inconclusive*: all else. `why` says how many seeds of this spread would tell.
 
 An order has no number: it is reproduced where every gap is positive by Holm's procedure; contradicted where one of
@@ -102,9 +103,10 @@ def weakest(verdicts: Sequence[Verdict]) -> Word:
     return max(ran, key=STRENGTH.index) if ran else "not run"
 
 
-def describe(claim: Claim, measured: MeasuredEffect | None, scale: ScaleName, dead: Dead | None = None) -> Row:
+def describe(
+    claim: Claim, measured: MeasuredEffect | None, verdict: Verdict, scale: ScaleName, dead: Dead | None = None
+) -> Row:
     """A claim with the paper's number, ours and the verdict, as plain values."""
-    verdict = judge(claim, measured, dead)
     described: Row = {
         "text": claim.text,
         "kind": claim.kind,
