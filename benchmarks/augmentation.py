@@ -28,6 +28,7 @@ from job_rows import Job, options, run_or_summarise
 from widemargin import losses, training
 from widemargin._io.files import write_json
 from widemargin.data import Samples
+from widemargin.losses.wrappers import CropsAndFlips
 
 ROWS, OUT = Path("runs/augmentation.jsonl"), Path("results/wide-margin-augmentation.json")
 STRENGTHS, SEEDS, TRAIN, TEST, CROP, BATCH, STEPS = (0.0, 0.1, 0.3, 1.0), (0, 1, 2), 2250, 2000, 2, 64, 780
@@ -56,7 +57,7 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     wm.fit(
         network,
         train,
-        loss=losses.CropsAndFlips(loss=loss, crop=CROP) if job["augmented"] else loss,
+        loss=CropsAndFlips(loss=loss, crop=CROP) if job["augmented"] else loss,
         epochs=max(1, round(job["steps"] / -(-len(train) // BATCH))),
         optimizer=OPTIMIZERS[job["network"]],
         schedule=training.Cosine(),
@@ -86,7 +87,7 @@ def samples(seed: int, folder: Path | None) -> tuple[Samples, Samples]:
 
 
 def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
-    """Points over cross-entropy of the same seed, and ratios of the distances of right answers; the table of the docs."""
+    """Points over cross-entropy of the same seed, and ratios of distances of right answers; the docs' table."""
     if not rows:
         raise SystemExit("there are no rows: name their files with --rows")
     found = {tuple(row[key] for key in ("network", "augmented", "strength", "seed")): row for row in rows}
