@@ -45,8 +45,8 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     ),
     "E15": (
         "distances over training",
-        "at the input, on test data, at the end: margin over",
-        "On CIFAR-10 a margin loss multiplies the mean distance of test images by {}.",
+        "margin above cross-entropy at input, test",
+        "On CIFAR-10 a margin loss raises the mean distance, of softmax scores, by {} powers of ten.",
     ),
     "E16": (
         "cost of a step",
