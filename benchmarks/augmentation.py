@@ -1,11 +1,11 @@
-"""The strength of `WideMargin` with and without random crops and flips of the images.
+"""`WideMargin` with randomly shifted and mirrored images, over its strength.
 
     python benchmarks/augmentation.py --data FOLDER --workers 2   # runs/augmentation.jsonl, half an hour on two cores
     python benchmarks/augmentation.py summary                     # results/wide-margin-augmentation.json, the table
 
-2,250 images of CIFAR-10, averaged to 16 × 16 pixels and standardised; a CNN, a ResNet with batch norm and a ViT, 780
-steps with batches of 64 and a cosine schedule; crops shift by up to 2 pixels. Nothing is selected. Strength 0 is
-cross-entropy.
+Images are averaged to half their size and standardised, crops shift them by up to 2 pixels; batches of 64, a cosine
+schedule. Nothing is selected. Strength 0 is cross-entropy, None the default, which knows that images are augmented;
+the other strengths do not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,34 +31,55 @@ from widemargin.data import Samples
 from widemargin.losses.wrappers import CropsAndFlips
 
 ROWS, OUT = Path("runs/augmentation.jsonl"), Path("results/wide-margin-augmentation.json")
-STRENGTHS, SEEDS, TRAIN, TEST, CROP, BATCH, STEPS = (0.0, 0.1, 0.3, 1.0), (0, 1, 2), 2250, 2000, 2, 64, 780
-OPTIMIZERS: dict[str, Any] = {
-    "cnn": training.SGD(lr=0.03, momentum=0.9),
-    "resnet-bn": training.SGD(lr=0.03, momentum=0.9),
-    "vit": training.AdamW(lr=1e-3, weight_decay=0.0),
+SEEDS, TEST, CROP, BATCH = (0, 1, 2), 2000, 2, 64
+STRENGTHS = {True: (0.0, None, 0.1, 1.0), False: (0.0, 0.1, 1.0)}
+SGD, ADAM = training.SGD(lr=0.03, momentum=0.9), training.AdamW(lr=1e-3, weight_decay=0.0)
+OPTIMIZERS: dict[str, Any] = {"mlp": SGD, "cnn": SGD, "resnet-bn": SGD, "vit": ADAM}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """`train` images of `data`, a share `flips` of them with another label; mirrored images if `mirror`."""
+
+    data: str
+    train: int
+    steps: int
+    networks: tuple[str, ...]
+    flips: float = 0.0
+    mirror: bool = False
+
+
+TASKS = {
+    "CIFAR-10, 2,250": Task(data="cifar10", train=2250, steps=780, networks=("cnn", "resnet-bn", "vit"), mirror=True),
+    "CIFAR-10, 2,250, longer": Task(data="cifar10", train=2250, steps=2400, networks=("resnet-bn",), mirror=True),
+    "Fashion-MNIST, 2,000": Task(data="fashion-mnist", train=2000, steps=600, networks=("cnn", "resnet-bn")),
+    "MNIST, 2,000, 40 % flips": Task(data="mnist", train=2000, steps=900, networks=("mlp", "cnn"), flips=0.4),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = options(__doc__, ROWS, OUT)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    given = parser.parse_args(arguments)
-    every = itertools.product(SEEDS, OPTIMIZERS, (True, False), STRENGTHS, [given.steps])
-    jobs = [dict(zip(("seed", "network", "augmented", "strength", "steps"), values, strict=True)) for values in every]
+    given = options(__doc__, ROWS, OUT).parse_args(arguments)
+    jobs = [
+        {"seed": seed, "task": name, "network": network, "augmented": augmented, "strength": strength}
+        for seed, (name, task), augmented in itertools.product(SEEDS, TASKS.items(), (True, False))
+        for network, strength in itertools.product(task.networks, STRENGTHS[augmented])
+    ]
     run_or_summarise(given, jobs=jobs, run=run, summarise=lambda rows: summarise(rows, given.out))
 
 
 def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Train and evaluate one network."""
-    train, test = (part.to(device) for part in samples(job["seed"], folder))
+    task = TASKS[job["task"]]
+    train, test = (part.to(device) for part in samples(job["task"], job["seed"], folder))
     torch.manual_seed(job["seed"])
     network = NETWORKS[job["network"]](tuple(train.x.shape[1:]), 10).to(device)
-    loss: losses.Loss = losses.WideMargin(strength=job["strength"])
+    known = {} if job["strength"] is None else {"strength": job["strength"], "augmented": False}
+    loss: losses.Loss = losses.WideMargin(**known)
     wm.fit(
         network,
         train,
-        loss=CropsAndFlips(loss=loss, crop=CROP) if job["augmented"] else loss,
-        epochs=max(1, round(job["steps"] / -(-len(train) // BATCH))),
+        loss=CropsAndFlips(loss=loss, crop=CROP, flip=task.mirror) if job["augmented"] else loss,
+        epochs=max(1, round(task.steps / -(-len(train) // BATCH))),
         optimizer=OPTIMIZERS[job["network"]],
         schedule=training.Cosine(),
         batch_size=BATCH,
@@ -76,10 +97,14 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
 
 
 @cache
-def samples(seed: int, folder: Path | None) -> tuple[Samples, Samples]:
-    """Training and test images, drawn by the seed and standardised by the training images."""
-    every, test = load_images("cifar10", folder)
-    parts = wm.data.subset(every, count=TRAIN, seed=seed), test.select(torch.arange(TEST))
+def samples(name: str, seed: int, folder: Path | None) -> tuple[Samples, Samples]:
+    """Training and test images of a task, drawn by the seed and standardised by the training images."""
+    task = TASKS[name]
+    every, test = load_images(task.data, folder)
+    train = wm.data.subset(every, count=task.train, seed=seed)
+    if task.flips:
+        train = wm.data.flip_labels(train, task.flips, seed, 10)
+    parts = train, test.select(torch.arange(TEST))
     small = [replace(part, x=F.avg_pool2d(part.x, 2), index=None) for part in parts]
     mean, deviation = (of(small[0].x, dim=(0, 2, 3), keepdim=True) for of in (torch.mean, torch.std))
     first, second = (replace(part, x=(part.x - mean) / deviation) for part in small)
@@ -90,34 +115,46 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
     """Points over cross-entropy of the same seed, and ratios of distances of right answers; the docs' table."""
     if not rows:
         raise SystemExit("there are no rows: name their files with --rows")
-    found = {tuple(row[key] for key in ("network", "augmented", "strength", "seed")): row for row in rows}
+    found = {tuple(row[key] for key in ("task", "network", "augmented", "strength", "seed")): row for row in rows}
     results: list[dict[str, Any]] = []
-    for network, augmented in itertools.product(OPTIMIZERS, (True, False)):
-        base = [found.get((network, augmented, 0.0, seed)) for seed in SEEDS]
-        line = []
-        for strength in STRENGTHS[1:]:
-            pairs = zip([found.get((network, augmented, strength, seed)) for seed in SEEDS], base, strict=True)
-            both = [(one, other) for one, other in pairs if one is not None and other is not None]
-            if len(both) < len(SEEDS):
-                continue
-            points = [100 * (one["test"] - other["test"]) for one, other in both]
-            ratios = [one["distance of right answers"] / other["distance of right answers"] for one, other in both]
-            line.append(
-                {
-                    **{"network": network, "augmented": augmented, "strength": strength},
-                    **{"gain": statistics.fmean(points), "deviation": statistics.stdev(points)},
-                    "cross-entropy": 100 * statistics.fmean(other["test"] for _, other in both),
-                    "cross-entropy, training images": 100 * statistics.fmean(other["train"] for _, other in both),
-                    "distance ratio": statistics.fmean(ratios),
-                }
-            )
-        results += line
-        if line:
-            cells = [f"{one['gain']:+.1f} ± {one['deviation']:.1f} ({one['distance ratio']:.1f})" for one in line]
-            head = f"| {network} | {'yes' if augmented else 'no'} | {line[0]['cross-entropy']:.1f} % |"
-            print(f"{head} {' | '.join(cells)} |".replace("-0.0", "0.0").replace("-", "−"))
+    for name, task in TASKS.items():
+        for network, augmented in itertools.product(task.networks, STRENGTHS):
+            line = [
+                gains
+                for strength in STRENGTHS[augmented][1:]
+                if (gains := _gains(found, (name, network, augmented), strength)) is not None
+            ]
+            results += line
+            if line:
+                _print(line)
     same = {key: rows[0].get(key) for key in ("commit", "versions", "hardware")}
-    write_json(out, {"name": "WideMargin with augmented images", "steps": rows[0]["steps"], "rows": results, **same})
+    write_json(out, {"name": "WideMargin with augmented images", "rows": results, **same})
+
+
+def _gains(found: dict[Any, dict[str, Any]], setting: tuple[Any, ...], strength: float | None) -> dict[str, Any] | None:
+    """One strength in one setting against cross-entropy; None where a seed is missing."""
+    both = [tuple(found.get((*setting, value, seed)) for value in (strength, 0.0)) for seed in SEEDS]
+    pairs = [(one, other) for one, other in both if one is not None and other is not None]
+    if len(pairs) < len(SEEDS):
+        return None
+    points = [100 * (one["test"] - other["test"]) for one, other in pairs]
+    ratios = [one["distance of right answers"] / other["distance of right answers"] for one, other in pairs]
+    return {
+        **dict(zip(("task", "network", "augmented"), setting, strict=True)),
+        **{"strength": strength, "gain": statistics.fmean(points), "deviation": statistics.stdev(points)},
+        "cross-entropy": 100 * statistics.fmean(other["test"] for _, other in pairs),
+        "cross-entropy, training images": 100 * statistics.fmean(other["train"] for _, other in pairs),
+        "distance ratio": statistics.fmean(ratios),
+    }
+
+
+def _print(line: Sequence[dict[str, Any]]) -> None:
+    """A row of the table: crops or not, cross-entropy, then every strength."""
+    first = line[0]
+    cells = [f"{one['gain']:+.1f} ± {one['deviation']:.1f} ({one['distance ratio']:.2f})" for one in line]
+    cells = cells if first["augmented"] else ["", *cells]
+    head = f"| {first['task']} | {first['network']} | {'yes' if first['augmented'] else 'no'} "
+    print(f"{head}| {first['cross-entropy']:.1f} % | {' | '.join(cells)} |".replace("-", "−"))
 
 
 if __name__ == "__main__":

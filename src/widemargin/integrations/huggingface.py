@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from widemargin.checks import check_callable
-from widemargin.losses.protocol import Loss, for_samples, needs_index
+from widemargin.losses.protocol import Loss, needs_index
 from widemargin.losses.wide_margin import WideMargin
 from widemargin.modules import NamedInputs
+from widemargin.training.augmentation import for_data
 
 HuggingFaceTrainer: TypeAlias = Any
 """`transformers.Trainer`, which is never imported here."""
@@ -27,7 +28,8 @@ def compute_loss(loss: Loss = WideMargin()) -> ComputeLoss:  # noqa: B008 (a fro
     A loss that needs gradients at a place of the network can't be a `compute_loss_func`, which is called after the
     forward pass and has neither the network nor its inputs. Margins are taken at the first embedding where the inputs
     are tokens, and otherwise at the input, unless the loss has `at`. A loss that depends on the number of training
-    samples (`WideMargin`) takes the length of the `train_dataset`, if that has one.
+    samples (`WideMargin`) takes the length of the `train_dataset`, if that has one, and whether its transforms change
+    samples at random.
 
     Args:
         loss: `loss(model, x, y)` → one number per sample, whose mean is minimised; x are the tensors of a batch by
@@ -50,14 +52,19 @@ def compute_loss(loss: Loss = WideMargin()) -> ComputeLoss:  # noqa: B008 (a fro
             raise ValueError(f"the batch has the keys {', '.join(inputs)}, expected 'labels' among them")
         others = {name: value for name, value in inputs.items() if name != "labels"}
         x = NamedInputs({name: value for name, value in others.items() if isinstance(value, Tensor)})
-        of_batch = for_samples(loss, _training_samples(trainer))
-        mean = of_batch(model, x, inputs["labels"]).mean()  # type: ignore[arg-type]
+        mean = _of_trainer(loss, trainer)(model, x, inputs["labels"]).mean()  # type: ignore[arg-type]
         return (mean, model(**others)) if return_outputs else mean
 
     return method
 
 
-def _training_samples(trainer: HuggingFaceTrainer) -> int | None:
-    """The length of the data set that is trained on; None where it has none, as an iterable one."""
+def _of_trainer(loss: Loss, trainer: HuggingFaceTrainer) -> Loss:
+    """`loss` for the data set that is trained on, which is asked once; itself where that has no length."""
     data = getattr(trainer, "train_dataset", None)
-    return len(data) if isinstance(data, Sized) and len(data) > 0 else None
+    if not isinstance(data, Sized) or len(data) == 0:
+        return loss
+    seen = vars(trainer).get("_loss_of_data")
+    if seen is None or seen[0] is not data or seen[1] is not loss:
+        trainer._loss_of_data = seen = data, loss, for_data(loss, len(data), data)
+    found: Loss = seen[2]
+    return found

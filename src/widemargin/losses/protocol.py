@@ -8,6 +8,7 @@ A loss is any callable `loss(model, x, y) -> [batch]`. It may also have
 - `capturable`: its passes may be captured in a CUDA graph (no device sync, no random numbers of the CPU);
 - `stacking`: how a population evaluates it for all networks at once, see `Stacking`;
 - `for_samples(samples) -> Loss`: the same loss for so many training samples, which `fit` asks for;
+- `for_augmented() -> Loss`: the same loss for inputs that change at random whenever they are drawn;
 - `turns`: the losses of successive steps of a training, which are repeated in this order;
 - `wrapped`: the loss that it wraps, whose `at` and `p` are logged (`losses.Wrapper` forwards everything).
 
@@ -107,6 +108,12 @@ def for_samples(loss: Loss, samples: int | None) -> Loss:
     """`loss` for this number of training samples; itself where it does not depend on it, or the number is unknown."""
     own: Callable[[int], Loss] | None = getattr(loss, "for_samples", None)  # `replace` keeps overridden values
     return loss if own is None or samples is None else own(samples)
+
+
+def for_augmented(loss: Loss) -> Loss:
+    """`loss` for inputs that change at random whenever they are drawn; itself where it does not depend on that."""
+    own: Callable[[], Loss] | None = getattr(loss, "for_augmented", None)
+    return loss if own is None else own()
 
 
 def turns_of(loss: Loss) -> tuple[Loss, ...]:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd.value_without_grad import value_without_grad
-from widemargin.checks import check_choice, check_count, check_number, check_place_names
+from widemargin.checks import check_choice, check_count, check_flag, check_number, check_place_names
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Loss, Stacking, stacking_of
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
@@ -30,6 +30,9 @@ WAY = 1 / 24
 
 PRIOR = 3000
 """Training samples up to which the term has its full weight; with N > PRIOR samples it has the weight (PRIOR/N)²."""
+
+AUGMENTED = 30_000
+"""Training samples as which augmented ones count at least: the weight of the second term is then at most 0.01."""
 
 PART, LEAST = 1 / 8, 16
 """The part of a batch, and the fewest samples of it, that have the term where there are more than PRIOR samples."""
@@ -77,6 +80,9 @@ class WideMargin:
         samples: the number N of training samples; the weight of the second term is min(1, (3000/N)²). `fit`,
             `population.fit` and `integrations.huggingface` fill it in; pass it in a loop of your own. None: the full
             weight, as for few samples.
+        augmented: whether inputs change at random whenever they are drawn, as images by crops. Such samples count as
+            30,000 at least, since the term costs accuracy there. `fit`, `integrations.huggingface`, `Augmented` and
+            `CropsAndFlips` fill it in; pass True in a loop of your own. None: unknown, as False.
     """
 
     strength: float = 1.0
@@ -87,6 +93,7 @@ class WideMargin:
     base: ScoreLoss | Callable[[Tensor, Tensor], Tensor] = field(default_factory=CrossEntropy)
     read_as: Outputs = "logits"
     samples: int | None = None
+    augmented: bool | None = None
 
     def __post_init__(self) -> None:
         check_number("strength", self.strength, least=0.0)
@@ -95,6 +102,8 @@ class WideMargin:
         check_count("every", self.every)
         if self.samples is not None:
             check_count("samples", self.samples)
+        if self.augmented is not None:
+            check_flag("augmented", self.augmented)
         norms.check_p(self.p)
         check_choice("read_as", self.read_as, get_args(Outputs))
         if self.at is not None:
@@ -124,12 +133,17 @@ class WideMargin:
     @property
     def weight(self) -> float:
         """The factor of the second term: `strength`, and less where there are many training samples."""
-        return self.strength if self.samples is None else self.strength * min(1.0, (PRIOR / self.samples) ** 2)
+        return self.strength * min(1.0, (PRIOR / self.counted) ** 2)
+
+    @property
+    def counted(self) -> int:
+        """The number of training samples, of augmented ones `AUGMENTED` at least; 1 where it is unknown."""
+        return max(self.samples or 1, AUGMENTED if self.augmented else 1)
 
     @property
     def has_many_samples(self) -> bool:
         """Whether a part of the batch is taken unless `share` says otherwise."""
-        return self.samples is not None and self.samples > PRIOR
+        return self.counted > PRIOR
 
     def share_of(self, batch: int) -> float:
         """The part of a batch of this size whose second term is computed."""
@@ -140,6 +154,10 @@ class WideMargin:
     def for_samples(self, samples: int) -> WideMargin:
         """The loss for so many training samples, unless their number is set already."""
         return replace(self, samples=samples) if self.samples is None else self
+
+    def for_augmented(self) -> WideMargin:
+        """The loss for augmented samples, unless `augmented` is set already."""
+        return replace(self, augmented=True) if self.augmented is None else self
 
     @property
     def turns(self) -> tuple[Loss, ...]:

@@ -19,6 +19,7 @@ from widemargin.losses.protocol import (
     FastBackward,
     Loss,
     fast_backward,
+    for_augmented,
     for_samples,
     is_capturable,
     needs_index,
@@ -78,7 +79,13 @@ class Wrapper:
 
     def for_samples(self, samples: int) -> Loss:
         """The same around the wrapped loss for so many training samples; a wrapper that is no dataclass stays."""
-        inner = for_samples(self.loss, samples)
+        return self._around(for_samples(self.loss, samples))
+
+    def for_augmented(self) -> Loss:
+        """The same around the wrapped loss for augmented samples; a wrapper that is no dataclass stays."""
+        return self._around(for_augmented(self.loss))
+
+    def _around(self, inner: Loss) -> Loss:
         return self if inner is self.loss or not is_dataclass(self) else replace(self, loss=inner)
 
     @property
@@ -129,6 +136,9 @@ class Augmented(Wrapper):
     contrast: float | int = 0.2
     hue: float | int = 0.05
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "loss", for_augmented(self.loss))
+
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """The changed images, and their labels."""
         return self.images(x), y
@@ -137,9 +147,9 @@ class Augmented(Wrapper):
         """Changed copies of `x`, in [0, 1] as these are."""
         cut = _shifted(x, self.crop) if self.crop else x
         mean = cut.mean(dim=(1, 2, 3), keepdim=True)
-        changed = mean + _around(1.0, float(self.contrast), x) * (cut - mean)
+        changed = mean + _uniform(1.0, float(self.contrast), x) * (cut - mean)
         if self.hue and x.shape[1] == 3:
-            turn = _around(0.0, 2 * math.pi * self.hue, x)
+            turn = _uniform(0.0, 2 * math.pi * self.hue, x)
             # Not a matrix product, which autocast would round to bfloat16.
             changed = (rotations(turn.flatten())[..., None, None] * changed[:, None]).sum(dim=2)
         return changed.clamp(0.0, 1.0)
@@ -162,6 +172,7 @@ class CropsAndFlips(Wrapper):
     flip: bool = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "loss", for_augmented(self.loss))
         check_count("crop", self.crop, least=0)
         check_flag("flip", self.flip)
 
@@ -233,5 +244,5 @@ def _cut(x: Tensor, top: Tensor, left: Tensor, shape: torch.Size, mirrored: Tens
     return x[image, channel, rows, columns]
 
 
-def _around(middle: float, reach: float, x: Tensor) -> Tensor:
+def _uniform(middle: float, reach: float, x: Tensor) -> Tensor:
     return middle + reach * (2 * torch.rand(len(x), device=x.device) - 1).to(x)[:, None, None, None]

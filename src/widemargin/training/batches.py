@@ -71,6 +71,9 @@ class Source(abc.ABC):
     count: int | None
     """Training samples; None for a stream."""
 
+    dataset: AnyDataset | None = None
+    """The data set whose samples are read one by one; None of tensors and streams."""
+
     knows_positions: bool = True
     """Whether batches have the positions of their samples in the training set."""
 
@@ -159,10 +162,12 @@ class _Loader(Source):
         loader = found.source
         assert isinstance(loader, DataLoader)
         self.found, self.loader, self.seed, self.replica = found, loader, seed, replica
-        drawn = loader.dataset if isinstance(loader.dataset, IterableDataset) else loader.sampler
+        is_stream = isinstance(loader.dataset, IterableDataset)
+        self.dataset = None if is_stream else loader.dataset
+        drawn = loader.dataset if is_stream else loader.sampler
         self.count = len(drawn) if isinstance(drawn, Sized) else None
         # A stream, or a sampler without a length, does not know; a length of 0 is no news either.
-        self.steps = None if isinstance(loader.dataset, IterableDataset) else operator.length_hint(loader) or None
+        self.steps = None if is_stream else operator.length_hint(loader) or None
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         # Every process reads every batch and keeps its share: the order is the loader's, so it can't be split before.
@@ -199,9 +204,9 @@ class _Loader(Source):
         return next(passed, None)
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
-        if isinstance(self.loader.dataset, IterableDataset):
+        if self.dataset is None:
             return None
-        part = Subset(self.loader.dataset, _some(len(self.loader.dataset), count, self.seed).tolist())  # type: ignore[arg-type]
+        part = Subset(self.dataset, _some(len(self.dataset), count, self.seed).tolist())  # type: ignore[arg-type]
         size = self.loader.batch_size or 256
         return DataLoader(part, batch_size=size, collate_fn=self.loader.collate_fn), None
 

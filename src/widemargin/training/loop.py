@@ -18,12 +18,13 @@ from widemargin._autograd.preserve_rng import preserve_rng, takes_turns
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
-from widemargin.losses.protocol import fast_backward, for_samples, innermost, is_capturable, needs_index, values_of
+from widemargin.losses.protocol import fast_backward, innermost, is_capturable, needs_index, values_of
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
 from widemargin.probabilities import read_model
 from widemargin.training import checkpoint, distributed
+from widemargin.training.augmentation import for_data
 from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
 from widemargin.training.callbacks import Callback, FitState
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
@@ -71,7 +72,7 @@ class FitLoop:
             processes=fabric.world_size,
         )
         self.source = source(config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica)
-        config = dataclasses.replace(config, loss=for_samples(config.loss, self.source.count))
+        config = dataclasses.replace(config, loss=for_data(config.loss, self.source.count, self.source.dataset))
         self.fabric, self.config, self.model, self.at = fabric, config, model, Position()
         self.turns = Turns(config.loss)
         takes_outputs = getattr(innermost(config.loss), "takes_outputs", False)
