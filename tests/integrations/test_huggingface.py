@@ -102,6 +102,33 @@ def test_the_number_of_training_samples_is_that_of_the_data_set(count: int | Non
     assert (found < 0.9 * value(loss)) == (count == 6016)
 
 
+def test_transforms_that_change_samples_at_random_are_noticed(tmp_path: Path) -> None:
+    model, loss = tiny_bert(2).eval(), wm.WideMargin(strength=1e6)
+    x, y = next(iter(wm.data.batches(loader(16))))
+
+    class Strong(transformers.Trainer):  # type: ignore[misc]
+        compute_loss = compute_loss(loss)
+
+    class Changed(list[Any]):
+        reads = 0
+
+        def __getitem__(self, i: Any) -> Any:
+            Changed.reads += 1
+            return {**super().__getitem__(i), "noise": torch.rand(3)}
+
+    settings = transformers.TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True)
+    trainer: Any = Strong(model=model, args=settings, train_dataset=Changed(rows()))
+    expected = float(wm.WideMargin(strength=1e6, augmented=True)(model, x, y).mean().detach())
+    for _ in range(2):
+        found = float(trainer.compute_loss(model, dict(next(iter(loader(16))))).detach())
+        assert found == pytest.approx(expected, rel=1e-5)
+        assert Changed.reads == 2  # in the first batch alone, until two differ
+    trainer.train_dataset = rows()
+    plain = float(trainer.compute_loss(model, dict(next(iter(loader(16))))).detach())
+    assert plain == pytest.approx(float(loss(model, x, y).mean().detach()), rel=1e-5)
+    assert plain > 1.1 * expected
+
+
 def test_cross_entropy_is_the_trainer_s_own_also_with_accumulated_gradients(tmp_path: Path) -> None:
     common: dict[str, Any] = {"num_train_epochs": 2, "optim": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.0}
     expected = tiny_bert(2)

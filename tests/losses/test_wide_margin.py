@@ -15,7 +15,7 @@ import oracles_wide_margin as oracle
 from losses.wide_networks import CASES, Case
 from widemargin import losses
 from widemargin.losses import CrossEntropy, SoftHinge, WideMargin
-from widemargin.losses.wide_margin import PRIOR, penalty, step_length
+from widemargin.losses.wide_margin import AUGMENTED, PRIOR, penalty, step_length
 
 BATCH_NORMS = [name for name in CASES if "batch norm" in name]
 
@@ -327,9 +327,30 @@ def test_a_part_of_the_batch_is_enough_with_many_samples(batch: int, share: floa
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
 
 
-def test_the_number_of_samples_is_set_once() -> None:
+@pytest.mark.parametrize(
+    ("settings", "counted"),
+    [
+        ({}, AUGMENTED),
+        ({"samples": 9}, AUGMENTED),
+        ({"samples": AUGMENTED}, AUGMENTED),
+        ({"samples": 2 * AUGMENTED}, 2 * AUGMENTED),
+    ],
+)
+def test_augmented_samples_count_as_many(settings: dict[str, Any], counted: int) -> None:
+    network, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch(24)
+    found = WideMargin(strength=1e4, augmented=True, **settings)(network, x, y)
+    expected = WideMargin(strength=1e4, samples=counted)(network, x, y)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    full = WideMargin(strength=1e4, augmented=False)(network, x, y)
+    assert not torch.equal(found, full)
+    assert torch.equal(full, WideMargin(strength=1e4)(network, x, y))
+
+
+def test_what_is_known_of_the_data_is_set_once() -> None:
     assert WideMargin().for_samples(7) == WideMargin(samples=7)
     assert WideMargin(samples=3).for_samples(7) == WideMargin(samples=3)
+    assert WideMargin().for_augmented() == WideMargin(augmented=True)
+    assert WideMargin(augmented=False).for_augmented() == WideMargin(augmented=False)
 
 
 @pytest.mark.parametrize(
@@ -337,6 +358,7 @@ def test_the_number_of_samples_is_set_once() -> None:
     [
         ({"samples": 0}, ValueError, "samples is 0"),
         ({"samples": 1.5}, TypeError, "samples is 1.5"),
+        ({"augmented": 1}, TypeError, "augmented is 1"),
         ({"strength": -1.0}, ValueError, "strength is -1"),
         ({"strength": math.nan}, ValueError, "strength is nan"),
         ({"strength": "1"}, TypeError, "strength is '1'"),

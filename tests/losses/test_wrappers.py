@@ -191,6 +191,18 @@ def test_the_number_of_samples_reaches_the_wrapped_loss() -> None:
     assert protocol.for_samples(other, 9) is other
 
 
+def test_losses_know_that_images_are_augmented() -> None:
+    wide, known = losses.WideMargin(), losses.WideMargin(augmented=True)
+    weighted = losses.Weighted(loss=wide, classes=(1.0, 2.0))
+    for wrapper in (Augmented, CropsAndFlips):
+        assert wrapper(loss=wide).loss == known
+        assert wrapper(loss=weighted).loss == losses.Weighted(loss=known, classes=(1.0, 2.0))
+        assert wrapper(loss=losses.WideMargin(augmented=False)).loss == losses.WideMargin(augmented=False)
+        assert wrapper().loss == losses.CrossEntropy()
+    assert protocol.for_augmented(weighted) == losses.Weighted(loss=known, classes=(1.0, 2.0))
+    assert protocol.for_augmented(losses.mean) is losses.mean  # any function
+
+
 def test_turns_are_those_of_the_wrapped_loss() -> None:
     wide = losses.WideMargin(every=3)
     first, other, last = Augmented(loss=wide).turns

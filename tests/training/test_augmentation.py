@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+import widemargin as wm
+from training.cases import network, samples
+from widemargin.training import SGD
+from widemargin.training.augmentation import for_data, is_augmented
+
+Change = Callable[[Tensor], Any]
+
+
+class Changed(Dataset[Any]):
+    """Samples whose inputs are changed whenever they are read."""
+
+    def __init__(self, change: Change) -> None:
+        self.samples, self.change = samples(), change
+
+    def __len__(self) -> int:
+        return len(self.samples.y)
+
+    def __getitem__(self, i: int) -> Any:
+        return self.change(self.samples.x[i].clone()), self.samples.y[i]
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(Changed(torch.rand_like))
+
+
+def noisy(x: Tensor) -> Tensor:
+    return x + 1e-3 * torch.randn_like(x)
+
+
+RANDOM: dict[str, Change] = {
+    "torch": noisy,
+    "numpy": lambda x: x.numpy() + np.random.rand(),  # noqa: NPY002
+    "python": lambda x: x * random.random(),
+    "one in two": lambda x: x if torch.rand(()) < 0.5 else -x,
+    "by name": lambda x: {"mask": torch.ones(3), "image": noisy(x)},
+    "a list": lambda x: [x, random.random()],
+    "another length": lambda x: x[: random.randint(1, 9)],
+}
+THE_SAME: dict[str, Change] = {
+    "as they are": lambda x: x,
+    "changed alike": lambda x: 2 * x,
+    "not a number": lambda x: torch.full_like(x, torch.nan),
+    "a text": lambda x: {"text": "word", "image": x.numpy(), "number": float("nan")},
+    "an object": lambda x: object(),
+}
+
+
+@pytest.mark.parametrize("change", RANDOM.values(), ids=list(RANDOM))
+def test_random_changes_are_noticed(change: Change) -> None:
+    assert is_augmented(Changed(change))
+
+
+@pytest.mark.parametrize("change", THE_SAME.values(), ids=list(THE_SAME))
+def test_samples_that_stay_are_not_augmented(change: Change) -> None:
+    assert not is_augmented(Changed(change))
+
+
+def test_what_cant_be_read_by_position_is_not_augmented() -> None:
+    empty = TensorDataset(torch.rand(0, 2), torch.rand(0))
+    assert not any(is_augmented(data) for data in (None, Stream(), empty, [], 3))
+
+
+@pytest.mark.usefixtures("untyped")  # beartype draws from the generator of Python
+def test_the_global_generators_are_restored() -> None:
+    torch.manual_seed(3)
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # type: ignore[union-attr]  # noqa: NPY002
+    for change in ("torch", "numpy", "python"):
+        assert is_augmented(Changed(RANDOM[change]))
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert (np.random.get_state()[1] == states[2]).all()  # type: ignore[index]  # noqa: NPY002
+
+
+def test_only_a_loss_that_depends_on_it_reads_samples() -> None:
+    def fails(_: Tensor) -> Tensor:
+        raise AssertionError("a sample was read")
+
+    plain, known = wm.losses.CrossEntropy(), wm.WideMargin(augmented=False)
+    assert for_data(plain, 9, Changed(fails)) is plain
+    assert for_data(known, None, Changed(fails)) is known
+    with pytest.raises(AssertionError, match="was read"):
+        for_data(wm.WideMargin(), None, Changed(fails))
+    wrapped = for_data(wm.losses.Weighted(loss=wm.WideMargin(), classes=(1.0, 1.0, 1.0)), 9, Changed(noisy))
+    assert getattr(wrapped, "loss", None) == wm.WideMargin(samples=9, augmented=True)
+
+
+@pytest.mark.parametrize("form", [lambda data: data, lambda data: DataLoader(data, batch_size=20)])
+@pytest.mark.parametrize(("change", "augmented"), [(noisy, True), (lambda x: x, False)])
+def test_fit_notices_augmented_data(form: Any, change: Change, augmented: bool) -> None:
+    def weights(loss: wm.WideMargin) -> Tensor:
+        model = network()
+        wm.fit(model, form(Changed(change)), loss=loss, epochs=2, batch_size=20, optimizer=SGD(lr=0.1), callbacks=())
+        return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+    found = weights(wm.WideMargin(strength=50.0))
+    alike, other = (weights(wm.WideMargin(strength=50.0, augmented=value)) for value in (augmented, not augmented))
+    assert torch.equal(found, alike)
+    assert not torch.allclose(found, other, rtol=1e-3)
