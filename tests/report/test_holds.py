@@ -47,6 +47,10 @@ def test_a_study_is_told_by_a_claim_that_agrees_with_its_verdict() -> None:
     assert str(seen["text"]).endswith("10.00 ± 0.50 points (paper −2.5, an effect of 2 would have been seen).")
     half = {**GOOD, "word": "inconclusive", "verdict": "inconclusive"}
     assert "gains 5.0 ± 1.0 points" in holds.page([half])  # the study is open, this claim holds
+    below = {**claim, "reported": None, "measured": -10.0, "sd": 0.5}
+    assert "loses 10.00 ± 0.50 points (an effect" in str(
+        holds.sentence({**GOOD, "claims": [below]} | {"word": "contradicted"})["text"]
+    )
     none = {**half, "claims": [{**claim, "word": "inconclusive"}]}
     assert holds.sentence(none)["text"] == ""
     assert "Open: two classes in the plane" in holds.page([none])

@@ -7,7 +7,7 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("Attacks and noise", "E5 E6 E7 E8 E9 E13 E14"),
     ("Plenty of clean data", "E1 E2 E10 E16 O1 O4"),
     ("Shape of the margins", "E15 O5 O6 O7"),
-    ("Margins and generalization", "F1 F2 F3 F4 F5 F6 F7 F8 F9"),
+    ("Normalized margins", "F1 F2 F3 F4 F5 F6 F7 F8 F9"),
     ("Theory", "E17 E18 O8 S1 S4 S5"),
 )
 """Title, and the studies that belong to it."""

@@ -79,6 +79,8 @@ def _named(result: StudyResult) -> dict[str, Json]:
 def _told(claim: Mapping[str, Json], text: str) -> str:
     """The sentence with our number, the paper's, and the effect that a contradiction would have seen."""
     reported, measured, sd = claim["reported"], claim["measured"], claim.get("sd")
+    if measured < 0 and not reported and " gains {}" in text:  # "gains −10 points" must be read twice
+        measured, text = -measured, text.replace(" gains {}", " loses {}")
     ours = with_spread(measured, sd) if sd else f"{measured:.3g}".replace("-", "−")
     is_plain = not reported or (not sd and math.isclose(reported, measured))  # nothing to add
     beside = [] if is_plain else [f"paper {reported:g}".replace("-", "−")]
