@@ -151,10 +151,11 @@ def _gains(found: dict[Any, dict[str, Any]], setting: tuple[Any, ...], strength:
 def _print(line: Sequence[dict[str, Any]]) -> None:
     """A row of the table: crops or not, cross-entropy, then every strength."""
     first = line[0]
-    cells = [f"{one['gain']:+.1f} ± {one['deviation']:.1f} ({one['distance ratio']:.2f})" for one in line]
+    gains = [f"{one['gain']:+.1f} ± {one['deviation']:.1f}".replace("-", "−") for one in line]
+    cells = [f"{gain} ({one['distance ratio']:.2f})" for gain, one in zip(gains, line, strict=True)]
     cells = cells if first["augmented"] else ["", *cells]
     head = f"| {first['task']} | {first['network']} | {'yes' if first['augmented'] else 'no'} "
-    print(f"{head}| {first['cross-entropy']:.1f} % | {' | '.join(cells)} |".replace("-", "−"))
+    print(f"{head}| {first['cross-entropy']:.1f} % | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

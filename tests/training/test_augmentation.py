@@ -73,6 +73,20 @@ def test_what_cant_be_read_by_position_is_not_augmented() -> None:
     assert not any(is_augmented(data) for data in (None, Stream(), empty, [], 3))
 
 
+@pytest.mark.parametrize("count", [1, 7, 8, 15, 16, 47])
+def test_at_most_eight_samples_are_read(count: int) -> None:
+    class Counted(TensorDataset):
+        reads = 0
+
+        def __getitem__(self, i: Any) -> Any:
+            self.reads += 1
+            return super().__getitem__(i)
+
+    data = Counted(torch.rand(count, 2), torch.zeros(count))
+    assert not is_augmented(data)
+    assert 2 * min(count, 5) <= data.reads <= 16
+
+
 @pytest.mark.usefixtures("untyped")  # beartype draws from the generator of Python
 def test_the_global_generators_are_restored() -> None:
     torch.manual_seed(3)

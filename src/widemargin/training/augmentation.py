@@ -15,7 +15,7 @@ from widemargin.losses.protocol import Loss, for_augmented, for_samples
 from widemargin.training.batches import seed_all
 
 READ = 8
-"""Samples that are read twice."""
+"""The most samples that are read twice."""
 
 
 def for_data(loss: Loss, samples: int | None, dataset: object) -> Loss:
@@ -36,7 +36,7 @@ def is_augmented(dataset: object) -> bool:
     cpu, count = torch.device("cpu"), len(dataset)
     with preserve_rng(cpu):
         seed_all(cpu, "augmentation")  # a resumed training finds the same
-        return any(_differ(dataset[i], dataset[i]) for i in range(0, count, max(1, count // READ)))
+        return any(_differ(dataset[i], dataset[i]) for i in range(0, count, max(1, -(-count // READ))))
 
 
 def _differ(first: object, second: object) -> bool:
