@@ -28,7 +28,6 @@ from job_rows import Job, options, run_or_summarise
 from widemargin import losses, training
 from widemargin._io.files import write_json
 from widemargin.data import Samples
-from widemargin.losses.wrappers import CropsAndFlips
 
 ROWS, OUT = Path("runs/augmentation.jsonl"), Path("results/wide-margin-augmentation.json")
 SEEDS, TEST, CROP, BATCH = (0, 1, 2), 2000, 2, 64
@@ -78,7 +77,7 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     wm.fit(
         network,
         train,
-        loss=CropsAndFlips(loss=loss, crop=CROP, flip=task.mirror) if job["augmented"] else loss,
+        loss=losses.CropsAndFlips(loss=loss, crop=CROP, flip=task.mirror) if job["augmented"] else loss,
         epochs=max(1, round(task.steps / -(-len(train) // BATCH))),
         optimizer=OPTIMIZERS[job["network"]],
         schedule=training.Cosine(),

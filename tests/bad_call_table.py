@@ -44,11 +44,12 @@ for _kind, _names in {
     "scale product classifier patience beta",
     "count": "steps count batch_size targets members draws depth probes directions max_cells pixels components rank "
     "atoms sparsity attack_steps epochs folds pairs most_draws measure_every width layers channels inputs outputs "
-    "in_channels kernel stride first higher patch heads depth widen base groups dims chunk projections axis repeats",
+    "in_channels kernel stride first higher patch heads depth widen base groups dims chunk projections axis repeats "
+    "crop",
     "choice": "method search read_as biases attack jacobian cushion_form log_form convolutions inputs aggregate kind "
     "statistics stabilize form second_order mode precision reduction norm outside split accelerator strategy",
     "flag": "random_start progress balanced normalize covariance signed cells nesterov show verify cuda_graph dropout "
-    "batch_norm he plain classifier_bias auxiliary project eps_inside_sqrt",
+    "augmented flip batch_norm he plain classifier_bias auxiliary project eps_inside_sqrt",
     "seed": "seed",
     "places": "at places",
     "bounds": "bounds",
@@ -199,6 +200,8 @@ def function(name: str) -> Callable[..., Any]:
         name = f"margins.{name}"
     if name.startswith("losses.Weighted."):
         return losses.Weighted(loss=losses.CrossEntropy(), classes=(1.0, 1.0, 2.0))
+    if name == "losses.CropsAndFlips.__call__":
+        return losses.CropsAndFlips(crop=0)
     found: Any = wm
     for part in name.split("."):
         found = found() if part == "__call__" or (part == "of" and name.startswith("losses.")) else found

@@ -191,6 +191,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "losses.WideMargin": {},
     "losses.Band": {},
     "losses.Criterion": {"loss": losses.CrossEntropy()},
+    "losses.CropsAndFlips": {},
     "losses.CrossEntropy": {},
     "losses.GeneralizedCrossEntropy": {},
     "losses.Hinge": {},
@@ -277,5 +278,10 @@ CALLS: dict[str, dict[str, Any]] = {
     **{f"losses.{name}.__call__": CHAIN for name in ("SoftHinge", "Target", "MarginLoss", "WideMargin", "Weighted")},
     **{f"losses.{name}.of": {"scores": scores(), "y": Y} for name in ("CrossEntropy", "SoftHinge", "Target")},
     **{f"regularizers.{name}.__call__": CHAIN for name in ("Jacobian", "JacobianFrobenius")},
+    "losses.CropsAndFlips.__call__": {
+        "model": nn.Sequential(nn.Flatten(), nn.Linear(2, 3)),
+        "x": X.view(6, 1, 2, 1),
+        "y": Y,
+    },
     "attacks.Adversarial.__call__": CHAIN,
 }

@@ -190,6 +190,15 @@ def check_batch(x: object, name: str) -> None:
     check_finite(x, name)
 
 
+def check_images(x: object, name: str) -> None:
+    """Raise unless `x` is a batch of floating-point images."""
+    shape = "[batch, channels, height, width]"
+    check_floating(x, name, shape)
+    assert isinstance(x, Tensor)
+    if x.ndim != 4 or x.numel() == 0:
+        raise ValueError(f"{name} has shape {list(x.shape)}, expected {shape} with at least one image")
+
+
 def check_one(x: object, name: str) -> None:
     """Raise unless `x` is one finite floating-point sample, without a batch."""
     check_floating(x, name, "[...]")

@@ -41,7 +41,7 @@ def test_images_are_small_and_standardised_by_the_training_images() -> None:
 
 def test_a_short_run_differs_by_crops_and_by_strength() -> None:
     jobs = [(False, 1.0), (True, 1.0), (True, None), (True, 0.0)]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for augmented, strength in jobs:
         job = {"seed": 0, "task": "right", "network": "cnn", "augmented": augmented, "strength": strength}
         rows += augmentation.run(job, "cpu", None)

@@ -200,7 +200,8 @@ def test_losses_know_that_images_are_augmented() -> None:
         assert wrapper(loss=losses.WideMargin(augmented=False)).loss == losses.WideMargin(augmented=False)
         assert wrapper().loss == losses.CrossEntropy()
     assert protocol.for_augmented(weighted) == losses.Weighted(loss=known, classes=(1.0, 2.0))
-    assert protocol.for_augmented(losses.mean) is losses.mean  # any function
+    plain = losses.CrossEntropy()
+    assert protocol.for_augmented(plain) is plain
 
 
 def test_turns_are_those_of_the_wrapped_loss() -> None:

@@ -20,11 +20,12 @@ from widemargin.losses.protocol import Loss, margin_backward
 from widemargin.losses.score_criterion import ScoreCriterion, as_loss
 from widemargin.losses.weighted import Weighted, balanced_weights
 from widemargin.losses.wide_margin import WideMargin
-from widemargin.losses.wrappers import Wrapper
+from widemargin.losses.wrappers import CropsAndFlips, Wrapper
 
 __all__ = [
     "Band",
     "Criterion",
+    "CropsAndFlips",
     "CrossEntropy",
     "GeneralizedCrossEntropy",
     "Hinge",

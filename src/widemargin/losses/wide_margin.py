@@ -81,8 +81,8 @@ class WideMargin:
             `population.fit` and `integrations.huggingface` fill it in; pass it in a loop of your own. None: the full
             weight, as for few samples.
         augmented: whether inputs change at random whenever they are drawn, as images by crops. Such samples count as
-            30,000 at least, since the term costs accuracy there. `fit`, `integrations.huggingface`, `Augmented` and
-            `CropsAndFlips` fill it in; pass True in a loop of your own. None: unknown, as False.
+            30,000 at least, since the term costs accuracy there. `fit`, `integrations.huggingface` and `CropsAndFlips`
+            fill it in; pass True in a loop of your own. None: unknown, as False.
     """
 
     strength: float = 1.0

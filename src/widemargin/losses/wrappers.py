@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.checks import check_count, check_flag, check_index
+from widemargin.checks import check_callable, check_count, check_flag, check_images, check_index
 from widemargin.losses.classification import CrossEntropy
 from widemargin.losses.protocol import (
     BackwardOptions,
@@ -157,9 +157,10 @@ class Augmented(Wrapper):
 
 @dataclass(frozen=True, kw_only=True)
 class CropsAndFlips(Wrapper):
-    """L at randomly shifted and mirrored images, the usual augmentation of CIFAR-10.
+    """L at randomly shifted and mirrored images, the usual augmentation of CIFAR-10, on the images' device.
 
-    The random numbers are from the generator of the images' device, so that a step can be a CUDA graph.
+    The random numbers are from the generator of that device, so that a step can be a CUDA graph. `WideMargin` has less
+    weight at such images, unless it is given `augmented=False`.
 
     Args:
         loss: L, any loss `(model, x, y) -> [batch]`.
@@ -172,6 +173,7 @@ class CropsAndFlips(Wrapper):
     flip: bool = True
 
     def __post_init__(self) -> None:
+        check_callable("loss", self.loss, "WideMargin()")
         object.__setattr__(self, "loss", for_augmented(self.loss))
         check_count("crop", self.crop, least=0)
         check_flag("flip", self.flip)
@@ -182,6 +184,7 @@ class CropsAndFlips(Wrapper):
 
     def images(self, x: Images) -> Images:
         """Changed copies of `x`."""
+        check_images(x, "x")
         top, left, side = torch.rand(3, len(x), device=x.device)
         mirrored = side < 0.5 if self.flip else None
         padded = F.pad(x, (self.crop,) * 4)

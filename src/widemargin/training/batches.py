@@ -121,6 +121,7 @@ class InMemory(Source):
 
 class _Indexed(Source):
     count: int
+    dataset: AnyDataset
 
     def __init__(self, found: Batches, batch_size: int, seed: int, replica: Replica) -> None:
         assert isinstance(found.source, DataLoader)
