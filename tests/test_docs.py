@@ -53,6 +53,13 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_no_table_is_inside_a_list(page: Path) -> None:
+    """The site ends a list there, and runs the rest of it together into one paragraph."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^[ \t]+\|.*", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"^\s*make ([a-z-]+)|`make ([a-z-]+)`", page.read_text(), re.MULTILINE))
