@@ -63,6 +63,15 @@ def _with_classes(value: Any, model: nn.Module, x: Tensor, y: Tensor, index: Ten
     return out
 
 
+def _as_images(value: Any, model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
+    """Every sample as an image of 2 × 3 pixels, with the same crops and flips in every call."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        out = value(nn.Sequential(nn.Flatten(), model), x.view(-1, 1, 2, 3), y)
+    assert isinstance(out, Tensor)
+    return out
+
+
 WIDTHS = {"input": 6, "tanh1": 8, "output": CLASSES}
 
 
@@ -292,6 +301,13 @@ ROWS = [
         value=losses.WideMargin(strength=3.0),
         singles=losses.WideMargin(strength=0.0),  # steps follow from the batch
         hold=_hold_wide,
+    ),
+    Row(
+        name="crops and flips",
+        value=losses.CropsAndFlips(crop=1),
+        singles=losses.CropsAndFlips(crop=0, flip=False),  # draws follow from the batch
+        exact=losses.CropsAndFlips(crop=1),
+        call=_as_images,
     ),
     Row(name="adversarial", value=_PGD, singles=_PGD, hold=_hold_examples),
 ]
