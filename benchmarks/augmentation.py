@@ -136,8 +136,9 @@ def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:
             results += line
             if line:
                 _print(line)
-    same = {key: rows[0].get(key) for key in ("commit", "versions", "hardware")}
-    write_json(out, {"name": "WideMargin with augmented images", "rows": results, **same})
+    same = {key: rows[0].get(key) for key in ("versions", "hardware")}
+    commits = list(dict.fromkeys(row.get("commit") for row in rows))
+    write_json(out, {"name": "WideMargin with augmented images", "rows": results, "commits": commits, **same})
 
 
 def _gains(found: dict[Any, dict[str, Any]], setting: tuple[Any, ...], strength: float | None) -> dict[str, Any] | None:
@@ -160,7 +161,7 @@ def _gains(found: dict[Any, dict[str, Any]], setting: tuple[Any, ...], strength:
 def _print(line: Sequence[dict[str, Any]]) -> None:
     """A row of the table: crops or not, cross-entropy, then every strength."""
     first = line[0]
-    gains = [f"{one['gain']:+.1f} ± {one['deviation']:.1f}".replace("-", "−") for one in line]
+    gains = [f"{round(one['gain'], 1) + 0.0:+.1f} ± {one['deviation']:.1f}".replace("-", "−") for one in line]
     cells = [f"{gain} ({one['distance ratio']:.2f})" for gain, one in zip(gains, line, strict=True)]
     cells = cells if first["augmented"] else ["", *cells]
     head = f"| {first['task']} | {first['network']} | {'yes' if first['augmented'] else 'no'} "
