@@ -1,6 +1,6 @@
 """`WideMargin` with randomly shifted and mirrored images, over its strength.
 
-    python benchmarks/augmentation.py --data FOLDER --workers 2   # runs/augmentation.jsonl, half an hour on two cores
+    python benchmarks/augmentation.py --data FOLDER --workers 2   # runs/augmentation.jsonl, an hour on two cores
     python benchmarks/augmentation.py summary                     # results/wide-margin-augmentation.json, the table
 
 Images are averaged to half their size and standardised; batches of 64, a cosine schedule. Nothing is selected. Strength
@@ -159,7 +159,7 @@ def _gains(found: dict[Any, dict[str, Any]], setting: tuple[Any, ...], strength:
 
 
 def _print(line: Sequence[dict[str, Any]]) -> None:
-    """A row of the table: crops or not, cross-entropy, then every strength."""
+    """A row of the table: augmented or not, cross-entropy, then every strength."""
     first = line[0]
     gains = [f"{round(one['gain'], 1) + 0.0:+.1f} ± {one['deviation']:.1f}".replace("-", "−") for one in line]
     cells = [f"{gain} ({one['distance ratio']:.2f})" for gain, one in zip(gains, line, strict=True)]

@@ -32,7 +32,7 @@ PRIOR = 3000
 """Training samples up to which the term has its full weight; with N > PRIOR samples it has the weight (PRIOR/N)²."""
 
 AUGMENTED = 30_000
-"""Training samples as which augmented ones count at least: the weight of the second term is then at most 0.01."""
+"""The least number of training samples that augmented ones count as: the weight of the second term is at most 0.01."""
 
 PART, LEAST = 1 / 8, 16
 """The part of a batch, and the fewest samples of it, that have the term where there are more than PRIOR samples."""
@@ -137,7 +137,7 @@ class WideMargin:
 
     @property
     def counted(self) -> int:
-        """The number of training samples, of augmented ones `AUGMENTED` at least; 1 where it is unknown."""
+        """The number of training samples that sets the weight: at least `AUGMENTED` if augmented, 1 if unknown."""
         return max(self.samples or 1, AUGMENTED if self.augmented else 1)
 
     @property

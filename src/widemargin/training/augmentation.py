@@ -1,4 +1,4 @@
-"""Losses for the training data: their number, and whether they change at random."""
+"""Adaptation of a loss to the training data: the number of samples, and whether they are augmented."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READ = 8
 
 
 def for_data(loss: Loss, samples: int | None, dataset: object) -> Loss:
-    """`loss` for so many training samples, which are those of `dataset` where they are read one by one."""
+    """`loss` for this number of training samples, and for augmented ones if `dataset` changes them at random."""
     known = for_samples(loss, samples)
     augmented = for_augmented(known)
     return augmented if augmented is not known and is_augmented(dataset) else known
