@@ -10,7 +10,8 @@ from pathlib import Path
 def leave(folder: Path, rank: int) -> None:
     """End this process with code 0 once both are done.
 
-    Nothing is torn down: threads of a gloo group were seen to abort a process at its end.
+    Nothing is torn down: threads of a gloo group abort a process now and then while its interpreter shuts down
+    (pytorch issue 190489), and Lightning leaves the group there.
     """
     (folder / f"done.{rank}").touch()
     end = time.monotonic() + 60

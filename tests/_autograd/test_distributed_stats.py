@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
 from laws import batch, smooth_network
+from two_processes import leave
 from widemargin._autograd import distributed_stats
 from widemargin.losses import Hinge, MarginLoss
 
@@ -54,4 +55,4 @@ def _halves(rank: int, folder: str) -> None:
         values.sum().backward()
         grads = {name: p.grad for name, p in network.named_parameters()}
         torch.save({"values": values.detach(), **grads}, Path(folder) / f"{cut}.{rank}.pt")
-    dist.destroy_process_group()
+    leave(Path(folder), rank)

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from integrations.lightning_cases import Classifier, loader, samples, trainer
+from two_processes import leave
 from widemargin.integrations.lightning import Margins
 from widemargin.integrations.torchmetrics import MarginDistance
 
@@ -36,6 +37,7 @@ def main(folder: Path) -> None:
     (folder / f"{run.global_rank}.json").write_text(json.dumps(found))
     if run.global_rank == 0:
         torch.save(model.state_dict(), folder / "weights.pt")
+    leave(folder, run.global_rank)
 
 
 if __name__ == "__main__":

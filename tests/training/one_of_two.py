@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import widemargin as wm
 from training.cases import CASES, arguments
+from two_processes import leave
 from widemargin import losses
 from widemargin._io.files import write_json
 from widemargin.training import Checkpoint, Devices
@@ -31,6 +32,7 @@ def main(folder: Path) -> None:
         history[name] = list(result.history.rows)
         write(result, folder, name)
         write_json(folder / f"{torch.distributed.get_rank()}.json", history)
+    leave(folder, torch.distributed.get_rank())
 
 
 def resumed(folder: Path) -> None:
