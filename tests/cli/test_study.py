@@ -175,6 +175,8 @@ def test_stored_rows_are_judged_again_and_the_first_verdict_is_kept(run: Run, co
     run("study", "run", "E3", "--scale", "budget", "--device", "cpu")
     path, done = Path("results/E3.json"), len(counting.ran)
     written = json.loads(path.read_text())
+    assert run("study", "judge", "E3").code == 0
+    assert json.loads(path.read_text()) == written  # judged by today's rules before
     old = {key: value for key, value in written.items() if key not in ("word", "weakest", "share", "dead", "paper")}
     path.write_text(json.dumps({**old, "verdict": "not reproduced", "counts": {"not reproduced": 1}}))
     assert "1 direction holds" in run("study", "verdicts").out  # a file of an earlier release is judged as it is read

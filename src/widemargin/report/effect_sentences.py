@@ -134,12 +134,12 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "F4": (
         "sampled and trained twins",
         "somewhere the test",
-        "Sampled and trained networks of equal outputs differ in test accuracy (share of seeds: {}).",
+        "Sampled and trained networks of equal outputs differ in test accuracy, with {} seeds.",
     ),
     "F5": (
         "twins on CIFAR-10",
         "somewhere the test",
-        "So do CNNs on CIFAR-10 that were sampled or trained to equal outputs (share of seeds: {}).",
+        "So do CNNs on CIFAR-10 that were sampled or trained to equal outputs, with {} seeds.",
     ),
     "F6": ("errors of twins", "worst relative error, 0 v 1", "The outputs of twins agree: worst relative loss {}."),
     "F7": (

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from widemargin.report import html
 from widemargin.report.effect_sentences import DIFFERENCES, EFFECTS, TOPICS, Pair
-from widemargin.report.names import with_spread
+from widemargin.report.names import with_interval
 from widemargin.report.schema import Json
 from widemargin.report.study_charts import StudyResult
 
@@ -78,11 +78,13 @@ def _named(result: StudyResult) -> dict[str, Json]:
 
 def _told(claim: Mapping[str, Json], text: str) -> str:
     """The sentence with our number, the paper's, and the effect that a contradiction would have seen."""
-    reported, measured, sd = claim["reported"], claim["measured"], claim.get("sd")
+    reported, measured, error, seeds = claim["reported"], claim["measured"], claim.get("se") or 0.0, claim["seeds"]
+    if "{} seeds" in text:  # a share of them
+        return text.replace("{}", f"{measured * seeds:g} of {seeds}")
     if measured < 0 and not reported and " gains {}" in text:  # "gains −10 points" must be read twice
         measured, text = -measured, text.replace(" gains {}", " loses {}")
-    ours = with_spread(measured, sd) if sd else f"{measured:.3g}".replace("-", "−")
-    is_plain = not reported or (not sd and math.isclose(reported, measured))  # nothing to add
+    ours = with_interval(measured, error, seeds)
+    is_plain = not reported or (not error and math.isclose(reported, measured))  # nothing to add
     beside = [] if is_plain else [f"paper {reported:g}".replace("-", "−")]
     if claim.get("word") == "contradicted":
         beside += [part for part in str(claim["why"]).split("; ") if "would have been seen" in part]
@@ -95,7 +97,7 @@ def _filled(result: StudyResult, text: str, pairs: Sequence[Pair]) -> str:
 
 
 def _difference(result: StudyResult, arm: str, against: str) -> str:
-    """Mean ± standard deviation over seeds of the difference of two arms' accuracies, in points."""
+    """The mean difference of two arms' accuracies over seeds, in points, ± half of its 95 % interval."""
     by_arm = [
         {
             row.get("seed"): row["accuracy"]
@@ -105,4 +107,6 @@ def _difference(result: StudyResult, arm: str, against: str) -> str:
         for name in (arm, against)
     ]
     gaps = [100 * (by_arm[0][seed] - by_arm[1][seed]) for seed in sorted(by_arm[0].keys() & by_arm[1].keys())]
-    return with_spread(statistics.fmean(gaps), statistics.stdev(gaps)) if len(gaps) > 1 else "–"
+    if len(gaps) < 2:
+        return "–"
+    return with_interval(statistics.fmean(gaps), statistics.stdev(gaps) / math.sqrt(len(gaps)), len(gaps))

@@ -70,6 +70,16 @@ def with_spread(mean: float | int, spread: float | int) -> str:
     return f"{mean:,.{max(0, digits)}f} ± {spread:,.{max(0, digits)}f}".replace("-", "−")
 
 
+def with_interval(mean: float | int, error: float, seeds: int) -> str:
+    """A mean of some seeds ± half of its 95 % interval, from its standard error; two seeds have no interval."""
+    from scipy.special import stdtrit
+
+    if seeds < 3 or error == 0:
+        said = f"{mean:.3g}".replace("-", "−")
+        return said if error == 0 else f"{said} (two seeds)"
+    return with_spread(mean, float(stdtrit(seeds - 1, 0.975)) * error)
+
+
 def share_plus_minus(mean: float | int, std: float | int) -> str:
     """A mean share in percent and its standard deviation, with a digit after the point."""
     return "–" if math.isnan(mean) else f"{100 * mean:.1f} ± {100 * std:.1f} %"

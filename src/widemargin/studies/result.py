@@ -139,17 +139,18 @@ def judged(study: Study, rows: Sequence[Row], scale: ScaleName) -> Result:
 def rejudge(study: Study, stored: Settings) -> Result:
     """A stored result with the verdicts, claims and figures of today's declaration; its rows are untouched.
 
-    The verdicts that the file had under the first rules are kept under `"old verdict"`.
+    The verdicts of a file from before today's rules, which has no `"word"`, are kept under `"old verdict"`.
     """
-    old = stored.get("old verdict") or {
-        "verdict": stored["verdict"],
-        "counts": stored["counts"],
-        "claims": [{key: claim[key] for key in ("text", "verdict")} for claim in stored["claims"]],
-    }
+    old = {} if "word" in stored else {"old verdict": _verdicts(stored)}
     rows = dead_seeds.with_axes(stored["rows"], stored.get("axes", []), stored.get("curves", {}))
-    fresh = {**_names(study), **judged(study, rows, stored["scale"]), **_shown(study), "old verdict": old}
-    changed = {**stored, **fresh, "deviations": stored["deviations"]}  # those of what ran
+    fresh = {**_names(study), **judged(study, rows, stored["scale"]), **_shown(study)}
+    changed = {**old, **stored, **fresh, "deviations": stored["deviations"]}  # those of what ran
     return {key: changed[key] for key in (*(key for key in changed if key != "rows"), "rows")}
+
+
+def _verdicts(stored: Settings) -> Settings:
+    claims = [{key: claim[key] for key in ("text", "verdict")} for claim in stored["claims"]]
+    return {"verdict": stored["verdict"], "counts": stored["counts"], "claims": claims}
 
 
 def write(result: Settings, folder: Path = Path("results")) -> Path | None:
