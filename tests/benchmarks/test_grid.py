@@ -13,7 +13,7 @@ import grid
 from default_grid import arms, evaluation, jobs, mma, networks, tasks
 from default_grid.evaluation import RADII
 from default_grid.jobs import Job, Place
-from default_grid.summary import at_radius, goals, half_radius, summarise
+from default_grid.summary import above_the_baseline_of_the_other_seeds, at_radius, goals, half_radius, summarise
 from default_grid.workers import missing
 from widemargin.population.stack import Stack
 
@@ -147,6 +147,24 @@ def test_arms_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None
     assert table["wide margin"]["gain"] == pytest.approx(2)
     assert table["wide margin"]["distance ratio"] == pytest.approx(2)
     assert "odn" not in table
+
+
+def test_luck_does_not_choose_the_best_baseline() -> None:
+    """Weight decay is the best one with seed 0 alone: the other seed has to pay for it."""
+    first, second = line()["runs"]
+    decay = line("weight decay", runs=[{**first, "accuracy": 0.9}, {**second, "accuracy": 0.74}])
+    lines = [line(), line("wide margin", accuracy=0.85), decay]
+    found = above_the_baseline_of_the_other_seeds(lines)
+    assert found["settings"] == 1
+    assert found["points"] == pytest.approx(((85 - 80) + (85 - 74)) / 2)
+    assert found["of the same, chosen by all seeds"] == pytest.approx(85 - (90 + 74) / 2)
+    one_seed = line("odn", runs=[{**first, "accuracy": 0.99}])
+    assert above_the_baseline_of_the_other_seeds([*lines, one_seed]) == found
+    dead = line("weight decay", runs=[first, {"lr": 0.1, "seed": 1, "dead": True}])
+    both = above_the_baseline_of_the_other_seeds([*lines[:2], dead])
+    assert both["points"] == pytest.approx(((85 - 80) + (85 - 80)) / 2)
+    untrained = [line(accuracy=0.15), line("wide margin"), line("weight decay")]
+    assert above_the_baseline_of_the_other_seeds(untrained)["settings"] == 0
 
 
 def test_a_summary_of_nothing(tmp_path: Path) -> None:
