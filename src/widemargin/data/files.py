@@ -44,10 +44,12 @@ def search_folders(root: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(folder for folder in folders if folder.is_dir())
 
 
-def files_not_found(name: str, root: Path | None, expected: str) -> MissingDataError:
-    """The error that says which files of the data set `name` were expected, and how to download it."""
+def files_not_found(name: str, root: Path | None, expected: str, download_error: Exception) -> MissingDataError:
+    """The error that says which files of the data set `name` were expected, and why it was not downloaded."""
     where = f"{root} has no files of {name}" if root else f"{name} has no root: neither root= nor {VARIABLE} is set"
-    return MissingDataError(f"{where}, expected {expected}; or pip install 'widemargin[hub]' to download it")
+    needs_extra = isinstance(download_error, ImportError)
+    download = "or pip install 'widemargin[hub]' to download it" if needs_extra else str(download_error)
+    return MissingDataError(f"{where}, expected {expected}; {download}")
 
 
 def check_md5(content: bytes, expected: str, source: str, cure: str = UNVERIFIED) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 from widemargin.checks import check_count
-from widemargin.data.files import files_not_found, resolve_root, search_folders
+from widemargin.data.files import MissingDataError, files_not_found, resolve_root, search_folders
 from widemargin.data.images import Row, decode_image, hub_rows, image_bytes
 from widemargin.data.samples import Data
 
@@ -100,8 +100,8 @@ def _list(part: Path, classes: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
 def _from_hub(root: Path | None, size: int) -> ImageNet:
     try:
         splits = {split: hub_rows(HUB, split, streaming=True) for split in ("train", "validation")}
-    except ImportError as error:
-        raise files_not_found("imagenet", root, "train/<class>/*.JPEG and val/<class>/*.JPEG") from error
+    except (ImportError, MissingDataError) as error:
+        raise files_not_found("imagenet", root, "train/<class>/*.JPEG and val/<class>/*.JPEG", error) from error
     parts = [ImageStream(rows, size, f"the {split} split of {HUB}") for split, rows in splits.items()]
     return Data("imagenet", parts[0], parts[1], tuple(splits["train"].features["label"].names), (0.0, 1.0))
 

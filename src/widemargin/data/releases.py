@@ -15,7 +15,15 @@ import numpy as np
 import torch
 from jaxtyping import UInt8
 
-from widemargin.data.files import File, check_md5, files_not_found, read_files, resolve_root, search_folders
+from widemargin.data.files import (
+    File,
+    MissingDataError,
+    check_md5,
+    files_not_found,
+    read_files,
+    resolve_root,
+    search_folders,
+)
 from widemargin.data.formats import CIFAR_FILES, IDX_FILES, pack_cifar, pack_idx, parse_cifar, parse_idx
 from widemargin.data.images import Row, hub_rows, parquet_rows, parquet_shards, rows_to_arrays
 from widemargin.data.samples import Data, Samples
@@ -89,8 +97,8 @@ def _from_parquet(release: Release, folder: Path, verify: bool) -> dict[str, Arr
 def _downloaded(release: Release, root: Path | None, verify: bool) -> dict[str, Arrays]:
     try:
         splits = {split: hub_rows(release.hub, split, streaming=False) for split in release.files}
-    except ImportError as error:
-        raise files_not_found(release.name, root, "its original files or Parquet") from error
+    except (ImportError, MissingDataError) as error:
+        raise files_not_found(release.name, root, "its original files or Parquet", error) from error
     return {
         split: _from_rows(release, split, rows, f"the {split} split of {release.hub}", verify)
         for split, rows in splits.items()
