@@ -11,8 +11,9 @@ import named
 from oracles_regularizers import finite_differences, score_jacobians
 from widemargin import places
 from widemargin.regularizers import JacobianFrobenius
-from widemargin.regularizers.jacobian import _directions
 from zoo import LOGITS, RECURRENT, TOKENS, ZOO, Entry
+
+CPU = torch.device("cpu")
 
 
 def smooth() -> nn.Sequential:
@@ -64,7 +65,7 @@ def test_the_estimate_is_unbiased(projections: int) -> None:
 
 def test_directions_are_unit_vectors_uniform_on_the_sphere() -> None:
     torch.manual_seed(0)
-    u = _directions(20000, 2, 4)
+    u = JacobianFrobenius(projections=2).draw(20000, 4, CPU)
     torch.testing.assert_close(u.norm(dim=2), torch.ones(20000, 2, dtype=torch.float64))
     flat = u.reshape(-1, 4)
     torch.testing.assert_close(flat.mean(dim=0), torch.zeros(4, dtype=torch.float64), rtol=0, atol=0.015)
@@ -86,10 +87,18 @@ def test_a_batch_is_its_samples_stacked_at_every_kind_of_place(entry: Entry) -> 
 
 
 def test_of_one_seed_a_large_batch_draws_what_its_samples_draw_in_turn() -> None:
+    regularizer = JacobianFrobenius(projections=2)
     torch.manual_seed(3)
-    together = _directions(300, 2, 10)
+    together = regularizer.draw(300, 10, CPU)
     torch.manual_seed(3)
-    torch.testing.assert_close(together, torch.cat([_directions(1, 2, 10) for _ in range(300)]))
+    torch.testing.assert_close(together, torch.cat([regularizer.draw(1, 10, CPU) for _ in range(300)]))
+
+
+def test_on_another_device_the_generator_of_the_cpu_is_not_used() -> None:
+    """A CUDA graph would repeat its numbers."""
+    state = torch.get_rng_state()
+    assert JacobianFrobenius().draw(4, 3, torch.device("meta")).device.type == "meta"
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("projections", [None, 2])

@@ -89,6 +89,14 @@ def test_a_batch_is_its_samples_stacked_at_every_kind_of_place(entry: Entry, for
 
 
 @pytest.mark.parametrize("form", ["random", "pairwise"])
+def test_on_another_device_the_generator_of_the_cpu_is_not_used(form: Form) -> None:
+    """A CUDA graph would repeat its numbers."""
+    state = torch.get_rng_state()
+    assert Jacobian(form=form).draw(torch.zeros(4, dtype=torch.int64, device="meta"), 3).device.type == "meta"
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("form", ["random", "pairwise"])
 def test_of_one_seed_a_batch_draws_what_its_samples_draw_in_turn(form: Form) -> None:
     network, x, y = smooth(), torch.rand(40, 3, dtype=torch.float64), torch.arange(40) % 3
     regularizer = Jacobian(weight=1.0, form=form)

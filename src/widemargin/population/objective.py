@@ -204,7 +204,7 @@ class Objective:
         drawn, outputs = [], scores[0].numel()
         for k in range(len(stack) if part.projections is not None else 0):
             with streams.of(k):
-                drawn.append(part.draw(batch.y.shape[1], outputs))
+                drawn.append(part.draw(batch.y.shape[1], outputs, batch.y.device))
         values = part.of(scores, batch.y.flatten(), at=at, directions=torch.cat(drawn) if drawn else None)
         return values.view(len(stack), -1).mean(dim=1)
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd.double_backward import CheapDoubleBackward
@@ -67,7 +68,7 @@ class Jacobian:
             `"sum"`: of all classes, added (the paper's CNNs). `"pairwise"`: v_y − v_c for a class c ≠ y drawn anew in
             each call, the direction in which f_y − f_c falls; `"pairwise-sum"`: for all c ≠ y, added. The last two are
             not the paper's. A draw costs one backward pass, a sum one per class; draws take numbers from torch's
-            global CPU generator.
+            global generator of the device.
         at: the place whose Jacobian it is: the input, or any module that runs before the last layer.
         normalize: divide v by its l_2 norm, as printed; without it the regularizer also shrinks the classifier.
         statistics: gradients through BatchNorm in training mode, see `places`.
@@ -155,11 +156,11 @@ class Jacobian:
         return (y.long()[:, None] + torch.arange(1, count, device=f.device)) % count
 
     def draw(self, y: Labels, count: int) -> Int[Tensor, " batch"]:
-        """Random classes c, of `count` classes, for samples with labels `y`."""
-        # On the CPU, one number a sample: the same on every device, and for a batch as for its samples in turn.
+        """Random classes c, of `count` classes, for samples with labels `y`, drawn on their device."""
+        # One number a sample: on a CPU the same for a batch as for its samples in turn.
         if self.form == "random" or count == 1:
-            return torch.randint(count, (len(y),))
-        return (y.cpu().long() + torch.randint(1, count, (len(y),))) % count
+            return torch.randint(count, (len(y),), device=y.device)
+        return (y.long() + torch.randint(1, count, (len(y),), device=y.device)) % count
 
     def _checked(self, classes: Tensor, count: int, y: Tensor) -> Tensor:
         check_index(classes, len(y), "classes")
@@ -179,7 +180,8 @@ class JacobianFrobenius:
 
     ‖J‖²_F = k·E‖uᵀJ‖²_2 over u uniform on the unit sphere of the k scores. The mean over `projections` random
     directions is unbiased, at one backward pass each; the exact value takes k. Passes are batched (`At.columns`).
-    Works with any network. Each sample has its own directions, drawn in each call from torch's global CPU generator.
+    Works with any network. Each sample has its own directions, drawn in each call from torch's global generator of the
+    device.
 
     `second_order="second-point"` takes for a norm of a gradient of g the change (g(x) − g(x − h·u))/h with u its
     direction, a constant: as many forward passes as backward passes, instead of a double backward. See `MarginLoss`;
@@ -237,7 +239,7 @@ class JacobianFrobenius:
         f = wide(scores.reshape(len(scores), -1))
         u, scale = None, 1.0
         if self.projections is not None:
-            u = self.draw(len(f), f.shape[1]) if directions is None else directions
+            u = self.draw(len(f), f.shape[1], f.device) if directions is None else directions
             check_floating(u, "directions", "[batch, projections, classes]")
             expected = (len(f), self.projections, f.shape[1])
             if u.shape != expected:
@@ -259,9 +261,13 @@ class JacobianFrobenius:
             total = total + gradients.to(f.dtype).square().flatten(2).sum(dim=(0, 2))
         return self.weight * 0.5 * scale * total
 
-    def draw(self, batch: int, classes: int) -> Directions:
-        """Random unit vectors u for `batch` samples with `classes` scores."""
-        return _directions(batch, self.projections or 1, classes)
+    def draw(self, batch: int, classes: int, device: torch.device) -> Directions:
+        """Random unit vectors u for `batch` samples with `classes` scores, drawn on the device."""
+        # Normal numbers by their quantiles: on a CPU `torch.rand` gives a batch what it would give its samples in turn,
+        # which `torch.randn` does not. 2⁻⁵⁴ replaces a drawn 0, whose quantile is infinite. MPS has no float64.
+        where = "cpu" if device.type == "mps" else device
+        uniform = torch.rand(batch, self.projections or 1, classes, dtype=torch.float64, device=where)
+        return F.normalize(torch.special.ndtri(uniform.clamp_min(2.0**-54)), dim=2)
 
 
 def _check_settings(regularizer: Jacobian | JacobianFrobenius) -> None:
@@ -306,10 +312,3 @@ def _check_pass(scores: Scores, y: Labels, at: At, place: str) -> None:
     places.check_watched(at, scores)
     if tuple(at) != (place,):
         raise ValueError(f"at watches {tuple(at)}, but the regularizer has at={place!r}")
-
-
-def _directions(batch: int, projections: int, classes: int) -> Tensor:
-    # Normal numbers by their quantiles: `torch.rand` gives a batch what it would give its samples in turn, which
-    # `torch.randn` does not. 2⁻⁵⁴ replaces a drawn 0, whose quantile is infinite.
-    uniform = torch.rand(batch, projections, classes, dtype=torch.float64)
-    return torch.nn.functional.normalize(torch.special.ndtri(uniform.clamp_min(2.0**-54)), dim=2)
