@@ -21,15 +21,19 @@ Where: TypeAlias = Settings
 
 Cell: TypeAlias = tuple[tuple[str, Any], ...]
 
+Compared: TypeAlias = tuple[tuple[str, Where], ...]
+"""The arms that a number compares, each with its conditions; empty where it is of one arm."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredEffect:
-    """Mean and spread of an effect over seeds; `parts` are the named gaps of an order."""
+    """Mean and spread of an effect over seeds; `parts` are the named gaps of an order, each with what it compares."""
 
     mean: float
     sd: float | None
     seeds: int
     parts: tuple[tuple[str, MeasuredEffect], ...] = ()
+    compared: Compared = ()
 
     @property
     def error(self) -> float | None:
@@ -49,7 +53,7 @@ class Effect(abc.ABC):
 
     is_order: bool = False
     null: float | None = None
-    """The number without an effect: the direction of an effect is its side of this."""
+    """Value under the null hypothesis; the sign of an effect is measured from it."""
 
     slack: float = 0.0
     """By how much an order may be missed: 0 where it says "above", more where it says "not below"."""
@@ -101,11 +105,15 @@ class _Comparison(Effect):
         """Both."""
         return self.arm, self.against
 
+    @property
+    def compared(self) -> Compared:
+        """Both arms with their conditions."""
+        other = self.where if self.against_where is None else self.against_where
+        return (self.arm, self.where), (self.against, other)
+
     def pairs(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         """The values of both arms, for every seed that both have."""
-        first = _by_seed(rows, self.metric, self.arm, self.where)
-        other = self.where if self.against_where is None else self.against_where
-        second = _by_seed(rows, self.metric, self.against, other)
+        first, second = (_by_seed(rows, self.metric, arm, where) for arm, where in self.compared)
         pairs = []
         for seed in sorted(first.keys() & second.keys()):
             one, two = first[seed], second[seed]
@@ -124,7 +132,7 @@ class Gap(_Comparison):
 
     def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
         """Mean over seeds of the differences."""
-        return _mean([a - b for a, b in self.pairs(rows)], factor)
+        return _mean([a - b for a, b in self.pairs(rows)], factor, self.compared)
 
 
 class Ratio(_Comparison):
@@ -135,7 +143,7 @@ class Ratio(_Comparison):
     def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:  # noqa: ARG002 (no unit)
         """Mean over seeds of the ratios."""
         pairs = self.pairs(rows)
-        return _mean([a / b for a, b in pairs]) if all(b for _, b in pairs) else None
+        return _mean([a / b for a, b in pairs], compared=self.compared) if all(b for _, b in pairs) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +180,9 @@ class Order(Effect):
             for cell in cells:
                 at = ", ".join(f"{key} {value}" for key, value in cell)
                 values = [of_seed[cell] for of_seed in gaps.values() if cell in of_seed]
-                parts.append((f"{upper} − {lower}{at and f' at {at}'}", MeasuredEffect.of(values, factor)))
+                compared = tuple((arm, {**self.where, **dict(cell)}) for arm in (upper, lower))
+                gap = replace(MeasuredEffect.of(values, factor), compared=compared)
+                parts.append((f"{upper} − {lower}{at and f' at {at}'}", gap))
             for seed, of_seed in gaps.items():
                 by_seed.setdefault(seed, {}).update({(upper, lower, cell): gap for cell, gap in of_seed.items()})
         return replace(MeasuredEffect.of(_means(by_seed, len(parts)), factor), parts=tuple(parts))
@@ -214,17 +224,17 @@ class Positive(Effect):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """Those of `between`."""
+        """The arms that the function compares."""
         return self.between
 
     def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
         """Mean over seeds of the function's values."""
-        total = _mean(self.function(rows), factor)
+        total = _mean(self.function(rows), factor, tuple((arm, {}) for arm in self.between))
         return None if total is None else replace(total, parts=((self.name, total),))
 
 
-def _mean(values: Sequence[float], factor: float | int = 1.0) -> MeasuredEffect | None:
-    return MeasuredEffect.of(values, factor) if values else None
+def _mean(values: Sequence[float], factor: float | int = 1.0, compared: Compared = ()) -> MeasuredEffect | None:
+    return replace(MeasuredEffect.of(values, factor), compared=compared) if values else None
 
 
 def _by_seed(rows: Sequence[Row], metric: str, arm: str, where: Where) -> dict[int, dict[Cell, float]]:

@@ -114,7 +114,7 @@ def judged(study: Study, rows: Sequence[Row], scale: ScaleName) -> Result:
         measured = claim.effect.of(living, claim.factor)
         where = getattr(claim.effect, "where", {})
         died = dead_seeds.counts(rows, dead, axes, claim.effect.arms, where)
-        found = power.checked(verdict.judge(claim, measured, died), claim, living, scale, axes)
+        found = power.checked(verdict.judge(claim, measured, died), claim, measured, living, scale, axes)
         claims.append(verdict.describe(claim, measured, found, scale, died))
         if not claim.ours:
             verdicts.append(found)

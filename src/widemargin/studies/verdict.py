@@ -10,9 +10,9 @@ interval, t·sd·√(1 + 1/n), and h where the paper's number is a mean.
   reported effect is itself no larger than d it need not stand out: then e must only not lie on the other side by more
   than h.
 - *direction holds*: e is on r's side of r₀ by more than h, but of another size.
-- *contradicted*: e is on the other side by more than h, or |e − r| > d + w; not where a shortened experiment could not
-  have shown the effect (see `power`).
-- *inconclusive*: all else. `why` says how many seeds of this spread would tell.
+- *contradicted*: e is on the other side by more than h, or |e − r| > d + w.
+- *inconclusive*: all else, and what a shortened experiment can't show (see `power`). `why` says how many seeds of this
+  spread would tell.
 
 An order has no number: it is reproduced where every gap is positive by Holm's procedure; contradicted where one of
 them, or their mean, is negative; its direction holds where the mean gap is positive. An order with a slack, "not
@@ -54,11 +54,15 @@ Dead = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The word without its scale, and a reason in words; `smallest` is the effect that could have been seen."""
+    """The word without its scale, and a reason in words; `smallest` is the effect that could have been seen.
+
+    `reversed` names the gaps of an order that are negative.
+    """
 
     word: Word
     why: str
     smallest: float | None = None
+    reversed: tuple[str, ...] = ()
 
     def at(self, scale: ScaleName) -> str:
         """The verdict as it is printed."""
@@ -203,7 +207,8 @@ def _order(claim: Claim, measured: MeasuredEffect) -> Verdict:
     if below or mean < -half:
         errors = [intervals.smallest_visible(gap.error, gap.seeds) for name, gap in gaps if name in below]
         worst = max((error for error in errors if error is not None), default=smallest)
-        return Verdict(word="contradicted", why=f"{why}; reversed: {'; '.join(below) or 'the mean'}", smallest=worst)
+        why = f"{why}; reversed: {'; '.join(below) or 'the mean'}"
+        return Verdict(word="contradicted", why=why, smallest=worst, reversed=tuple(below))
     if len(above) == len(gaps):
         return Verdict(word="reproduced", why=why, smallest=smallest)
     return Verdict(word="direction holds" if mean > half else "inconclusive", why=why, smallest=smallest)
