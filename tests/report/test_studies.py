@@ -170,6 +170,22 @@ def test_a_logarithmic_axis_is_linear_around_0_where_there_are_values_below_it()
     assert all(point["low"] * point["mean"] > 0 for point in drawn)  # no bar reaches across 0
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_bar_ends_above_0_only_where_the_axis_is_logarithmic(sign: float) -> None:
+    """Means 500 or −500, and 5; the standard deviation is 10."""
+    rows = [
+        {"arm": "plain", "seed": seed, "flips": x, "accuracy": mean + 10.0 * (seed - 1)}
+        for x, mean in ((0.0, 500.0 * sign), (0.8, 5.0))
+        for seed in range(3)
+    ]
+    given = {**RESULT, "rows": rows, "paper": [], "dead trials": []}
+    points = study_charts.points(given, {**FIGURE, "log_y": True, "percent": False})
+    assert [(point["low"], point["high"]) for point in points] == [
+        (500.0 * sign - 10.0, 500.0 * sign + 10.0),
+        (5.0 if sign > 0 else -5.0, 15.0),
+    ]
+
+
 def test_a_figure_without_rows_is_left_out() -> None:
     missing = {**FIGURE, "title": "Not measured", "where": {"curve": "ifgsm"}}
     assert "Not measured" not in studies.page({**RESULT, "figures": [FIGURE, missing]})

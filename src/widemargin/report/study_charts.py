@@ -44,10 +44,13 @@ def points(result: StudyResult, figure: Figure) -> list[Point]:
         whole, whole_sd = _mean_sd([value for value, _ in values])
         point: Point = {"arm": arm, "x": x, "mean": None, "sd": sd, "seeds": len(living)}
         if mean is not None:
-            lowest = mean if figure.get("log_y") and mean - sd <= 0 else mean - sd  # a logarithm has no end there
-            point |= {"mean": digits(mean), "low": digits(lowest), "high": digits(mean + sd)}
+            point |= {"mean": digits(mean), "low": digits(mean - sd), "high": digits(mean + sd)}
         point |= {"dead": len(values) - len(living), "mean of all": whole, "sd of all": whole_sd}
         found.append({**point, "paper": printed.get((arm, x, part))} | ({} if part is None else {"split": part}))
+    if _y_scale(figure, found) == "log":
+        for point in found:
+            if point["mean"] is not None and point["low"] <= 0:
+                point["low"] = point["mean"]  # the lower end of the bar would be ≤ 0, which a log axis can't show
     return found
 
 
@@ -157,7 +160,7 @@ def _y_scale(figure: Figure, rows: Sequence[Point]) -> Literal["linear", "log", 
 
 
 def _powers(figure: Figure, rows: Sequence[Point]) -> list[float]:
-    """Powers of ten on both sides of 0, of which Vega has none by itself; none for the other scales."""
+    """Ticks of a symlog axis: powers of ten on both sides of 0; Vega has no defaults for it."""
     if _y_scale(figure, rows) != "symlog":
         return []
     step = max(1, round(math.log10(max(10.0, *(abs(float(row["mean"])) for row in rows))) / 4))
