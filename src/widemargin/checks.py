@@ -99,12 +99,6 @@ def check_flag(name: str, value: object) -> None:
         raise TypeError(f"{name} is {value!r}, expected True or False")
 
 
-def check_flags(**flags: object) -> None:
-    """Raise unless every one of `flags` is True or False."""
-    for name, value in flags.items():
-        check_flag(name, value)
-
-
 def check_names(name: str, values: object) -> None:
     """Raise unless `values` is a sequence of texts, such as names of classes; a single text is none."""
     if isinstance(values, str) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):

@@ -9,7 +9,7 @@ import pytest
 from widemargin.report import explanation
 
 
-def values(**more: Any) -> dict[str, Any]:
+def values(**more: Any) -> Any:
     item = {
         "decision": "a",
         "other": None,

@@ -11,7 +11,7 @@ from widemargin.report import label_issues
 HOSTILE = ("<script>alert(1)</script>", "</script>", '"><img src=x onerror=alert(1)>')
 
 
-def values(**more: Any) -> dict[str, Any]:
+def values(**more: Any) -> Any:
     item = {"index": 3, "given": HOSTILE[0], "suggested": HOSTILE[2], "margin": -2.5, "wrong": 0.97}
     return {
         "title": HOSTILE[1],

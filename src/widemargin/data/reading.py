@@ -64,7 +64,7 @@ def read_labels(y: Any, *, classes: Sequence[str] | None = None, name: str = "y"
     if _is_of(y, "scipy"):
         raise TypeError(f"{name} is a {type(y).__name__} of scipy.sparse, expected an array of labels")
     if (categories := _categories(y)) is not None:
-        return _indices([None if missing else str(v) for v, missing in zip(y, _missing(y))], known or categories, name)
+        return _indices([None if missing else str(v) for v, missing in zip(y, y.isna())], known or categories, name)
     values = _array(y, name, of_labels=True)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -150,11 +150,6 @@ def _categories(y: Any) -> tuple[str, ...] | None:
     dtype = getattr(y, "dtype", None)
     found = getattr(dtype, "categories", None) if _is_of(y, "pandas") else None
     return None if found is None else tuple(map(str, found))
-
-
-def _missing(y: Any) -> list[bool]:
-    found: list[bool] = y.isna().tolist()
-    return found
 
 
 def _is_missing(value: object) -> bool:

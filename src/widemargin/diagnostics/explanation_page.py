@@ -10,6 +10,7 @@ from torch import Tensor
 
 from widemargin._io.provenance import provenance
 from widemargin.margins.page import image, plain
+from widemargin.report.explanation import Explained, ExplanationPage, Pictured
 from widemargin.report.names import norm_label, norm_name
 from widemargin.report.png import data_uri
 
@@ -21,7 +22,7 @@ MORE, LESS = (0.03, 0.35, 0.71), (0.75, 0.28, 0.16)
 """Red, green and blue of a pixel that becomes brighter, and of one that becomes darker."""
 
 
-def page_values(items: Sequence[Explanation], notes: Sequence[str], *, title: str) -> dict[str, Any]:
+def page_values(items: Sequence[Explanation], notes: Sequence[str], *, title: str) -> ExplanationPage:
     """The values of a page."""
     origin = provenance()
     first = items[0] if items else None
@@ -38,14 +39,14 @@ def page_values(items: Sequence[Explanation], notes: Sequence[str], *, title: st
     }
 
 
-def _item(one: Explanation) -> dict[str, Any]:
+def _item(one: Explanation) -> Explained:
     pictures = _pictures(one)
     return {
         "decision": one.class_name(one.decision),
         "other": None if one.other is None else one.class_name(one.other),
         "sentences": one.sentences(),
         "pictures": pictures,
-        "changes": [] if pictures or not one.is_found else list(one.largest(SHOWN_CHANGES)),
+        "changes": [] if pictures or not one.is_found else [dict(change) for change in one.largest(SHOWN_CHANGES)],
         "tokens": one.tokens is not None,
         "certified": plain(one.certified),
         "linearized": plain(one.linearized),
@@ -54,17 +55,17 @@ def _item(one: Explanation) -> dict[str, Any]:
     }
 
 
-def _pictures(one: Explanation) -> list[dict[str, str]]:
+def _pictures(one: Explanation) -> list[Pictured]:
     """The image, its change and the changed image; none where the sample is no image."""
     if one.tokens is not None or one.place != "input" or "image" not in image(one.x, one.bounds):
         return []
     low, high = one.bounds or (float(min(one.x.min(), one.changed.min())), float(max(one.x.max(), one.changed.max())))
-    shown = [{"name": one.class_name(one.decision), **image(one.x, (low, high))}]
+    shown: list[Pictured] = [{"name": one.class_name(one.decision), "image": image(one.x, (low, high))["image"]}]
     if one.other is None:
         return shown
     largest = float(one.change.abs().max())
     shown.append({"name": f"the change, at most {largest:.3g}", "image": signed_image(one.change)})
-    return [*shown, {"name": one.class_name(one.other), **image(one.changed, (low, high))}]
+    return [*shown, {"name": one.class_name(one.other), "image": image(one.changed, (low, high))["image"]}]
 
 
 def signed_image(change: Tensor) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from widemargin._io.provenance import provenance
 from widemargin.margins.page import image
+from widemargin.report.label_issues import LabelPage, Suspect
 
 if TYPE_CHECKING:
     from widemargin.diagnostics.label_issues import LabelIssues
@@ -16,16 +17,26 @@ MOST_COLUMNS = 12
 COUNTS = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 
 
-def page_values(issues: LabelIssues, *, count: int, title: str) -> dict[str, Any]:
+def page_values(issues: LabelIssues, *, count: int, title: str) -> LabelPage:
     """The values of a page with the `count` most suspicious samples."""
     positions = issues.ranking[:count].tolist()
     x = issues.samples.x
     bounds = (float(x.min()), float(x.max())) if x.is_floating_point() else (0.0, 1.0)
     is_table = x.ndim == 2 and x.is_floating_point()
-    items = []
+    items: list[Suspect] = []
     for row, i in zip(issues.rows(count), positions, strict=True):
         values = [f"{value:.4g}" for value in x[i, :MOST_COLUMNS].tolist()] if is_table else []
-        items.append({**row, "image": image(x[i], bounds).get("image"), "values": values})
+        items.append(
+            {
+                "index": row["index"],
+                "given": row["given"],
+                "suggested": row["suggested"],
+                "margin": row["margin"],
+                "wrong": row["wrong"],
+                "image": image(x[i], bounds).get("image"),
+                "values": values,
+            }
+        )
     suspects = len(issues.suspects)
     steps = [n for n in COUNTS if n <= max(2 * suspects, COUNTS[0])]
     origin = provenance()

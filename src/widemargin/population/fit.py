@@ -110,7 +110,7 @@ def fit(
             longer trained with the others.
         chunk: how many networks to train at once; by default as many as are fastest, by measuring. Where the memory
             of a GPU does not suffice the chunk is halved, with a warning.
-        convolutions: `"grouped"`, `"matmul"`, or on a GPU `"fused"`, see `population.convolutions`; by default the
+        convolutions: `"grouped"`, `"matmul"`, or on a GPU `"fused"`, see `population.conv_matmul`; by default the
             fastest, by measuring.
         cuda_graph: whether steps are recorded as a CUDA graph and replayed, without the overhead of Python. By default
             they are on a GPU, where they can be: batches of one size (a smaller last batch of an epoch runs without),

@@ -47,13 +47,13 @@ class ExplanationPage(TypedDict):
     hardware: dict[str, Json]
 
 
-def write(path: str | os.PathLike[str], values: Mapping[str, Json]) -> Path:
-    """Write the page of `values` (an `ExplanationPage`) to `path`, completely or not at all."""
+def write(path: str | os.PathLike[str], values: ExplanationPage) -> Path:
+    """Write the page of `values` to `path`, completely or not at all."""
     return html.write(path, render(values))
 
 
-def render(values: Mapping[str, Json]) -> str:
-    """The page of `values` (an `ExplanationPage`) as HTML; all of them are escaped by the template engine."""
+def render(values: ExplanationPage) -> str:
+    """The page of `values` as HTML; all of them are escaped by the template engine."""
     return html.render(
         "explanation.html",
         title=values["title"],
@@ -63,7 +63,7 @@ def render(values: Mapping[str, Json]) -> str:
     )
 
 
-def _item(item: Mapping[str, Json]) -> dict[str, Json]:
+def _item(item: Explained) -> dict[str, Json]:
     for picture in item["pictures"]:
         if not re.fullmatch(PNG.regex, picture["image"]):
             raise ValueError(f"image is {picture['image'][:40]!r}…, expected a PNG as a data URI")

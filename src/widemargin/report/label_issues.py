@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -54,13 +54,13 @@ LabelPage = TypedDict(
 )
 
 
-def write(path: str | os.PathLike[str], values: Mapping[str, Json]) -> Path:
-    """Write the page of `values` (a `LabelPage`) to `path`, completely or not at all."""
+def write(path: str | os.PathLike[str], values: LabelPage) -> Path:
+    """Write the page of `values` to `path`, completely or not at all."""
     return html.write(path, render(values))
 
 
-def render(values: Mapping[str, Json]) -> str:
-    """The page of `values` (a `LabelPage`) as HTML; all of them are escaped by the template engine."""
+def render(values: LabelPage) -> str:
+    """The page of `values` as HTML; all of them are escaped by the template engine."""
     items = [
         {**item, "margin": number(item["margin"]), "wrong": share(item["wrong"]), "image": _checked(item["image"])}
         for item in values["items"]
@@ -80,15 +80,14 @@ def render(values: Mapping[str, Json]) -> str:
     )
 
 
-def headline(values: Mapping[str, Json]) -> list[str]:
+def headline(values: LabelPage) -> list[str]:
     """What was found, in sentences."""
-    samples, suspects = values["samples"], values["suspects"]
-    if not suspects:
+    samples, suspects, precision = values["samples"], values["suspects"], values["expected precision"]
+    if not suspects or precision is None:
         return [f"None of the {samples:,} labels is a suspect.", "The labels closest to being one are below."]
     return [
         f"{suspects:,} of {samples:,} labels are suspects ({share(suspects / samples)}): another class is likely.",
-        f"{_span(values['expected precision'])} of them are expected to be wrong, "
-        f"and {_span(values['expected share'])} of all labels.",
+        f"{_span(precision)} of them are expected to be wrong, and {_span(values['expected share'])} of all labels.",
     ]
 
 
