@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from report.test_page import HOSTILE, Read
 from widemargin.report import holds, studies, study_charts
@@ -236,7 +237,8 @@ def test_the_pages_say_what_is_known(tmp_path: Path) -> None:
     board, page = (written[i].read_text() for i in (0, 2))
     for said in (
         "−2.5",
-        "10.00 ± 0.50",
+        "10 (two seeds)",
+        "± is half of the 95",
         "1 of 2 claims hold",
         "1 of 4 seeds of plain died",
         "1 contradicted, 1 not run",
@@ -258,6 +260,17 @@ def test_the_pages_say_what_is_known(tmp_path: Path) -> None:
         assert said in page
     assert "1 reproduced at budget" in board
     assert studies.counts([RESULT, NOT_RUN, NOT_RUN]) == {"contradicted": 1, "not run": 2}
+
+
+def test_a_claim_has_one_interval_on_all_pages() -> None:
+    claim = {**CLAIM, "text": "margin above cross-entropy on test data", "seeds": 4, "sd": 3.0, "se": 1.5}
+    half = float(stats.t.ppf(0.975, df=3)) * 1.5
+    said = f"10.0 ± {half:.1f}"
+    assert studies.ours(claim) == said == "10.0 ± 4.8"
+    result = {**RESULT, "study": "E1", "claims": [claim]}
+    assert all(said in text for text in (studies.scoreboard([result]), studies.page(result), holds.page([result])))
+    assert studies.ours({**claim, "se": 0.0, "sd": 0.0}) == "10 ± 0"
+    assert studies.ours({**claim, "se": None, "sd": None}) == "10.0 (one seed)"
 
 
 def test_words_of_others_are_text_and_nothing_is_loaded(tmp_path: Path) -> None:

@@ -259,7 +259,8 @@ def _studies(ids: list[str], *, by_value: bool = False) -> list[Study]:
         return [study for id in ids for study in (groups[id]() if id in groups else [catalog.study(id)])]
 
 
-CELLS = ("claim", "paper", "ours", "verdict")
+CELLS = ("claim", "paper", "ours ± 95 %", "verdict")
+"""The columns of claims; ± is half of the 95 % interval of a mean over seeds."""
 
 
 def _cells(claim: dict[str, Json], result: dict[str, Json]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from widemargin.report import alt, holds, html, study_charts
 from widemargin.report.figures import save, svg
 from widemargin.report.layers import inline
-from widemargin.report.names import number, with_spread
+from widemargin.report.names import number, with_interval, with_spread
 from widemargin.report.schema import Json
 from widemargin.report.study_charts import Figure, StudyResult
 from widemargin.report.study_schema import check_study
@@ -150,7 +150,8 @@ def _figure(result: StudyResult, figure: Figure) -> dict[str, Json]:
     found = study_charts.points(result, figure)
     dead = sum(point["dead"] for point in found)
     paper = any(point["paper"] is not None for point in found)
-    notes = ["Diamonds are the paper's numbers."] * paper
+    notes = ["Bars are one standard deviation over seeds."] * (figure["kind"] != "scatter")
+    notes += ["Diamonds are the paper's numbers."] * paper
     notes += ["A cross marks where seeds ended at guessing: means are of the others."] * bool(dead)
     return {
         "title": figure["title"],
@@ -186,11 +187,13 @@ def paper(claim: Mapping[str, Json]) -> str:
 
 
 def ours(claim: Mapping[str, Json]) -> str:
-    """Our number ± standard deviation over seeds."""
-    if claim["measured"] is None:
+    """Our number ± half of its 95 % interval over seeds, as on the page "What holds"."""
+    mean, error = claim["measured"], claim["se"]
+    if mean is None:
         return "–"
-    sd = claim.get("sd")
-    return number(claim["measured"]) + " (one seed)" if sd is None else with_spread(claim["measured"], sd)
+    if error is None:
+        return number(mean) + " (one seed)"
+    return with_interval(mean, error, claim["seeds"]) if error else with_spread(mean, 0.0)
 
 
 def hardware(result: StudyResult) -> list[str]:

@@ -146,8 +146,10 @@ class StudyFile(StudyEntry, _Spaced):
     paper: NotRequired[list[dict[str, Value]]]
 
 
-class _WithWord(TypedDict):
+class _JudgedClaim(TypedDict):
     word: str
+    se: float | None
+    seeds: Count
 
 
 class _OfArm(TypedDict):
@@ -160,7 +162,7 @@ class _Judged(TypedDict):
 
     word: str
     share: StudyShare
-    claims: list[_WithWord]
+    claims: list[_JudgedClaim]
 
 
 def check_study(result: Json, name: str, *, judged: bool = False) -> None:
