@@ -64,8 +64,16 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "The closed form of the distance is a convex solver's, up to {} of it.",
     ),
     "O1": ("ODN on all of MNIST", "MNIST, ODN", "Trained on all of MNIST, the ODN loss has {} %."),
-    "O2": ("ODN with few samples", "at 0.125 %", "With 68 samples of MNIST ODN gains {} points."),
-    "O3": ("ODN with few samples of CIFAR-10", "at 0.5 %", "With 225 samples of CIFAR-10 ODN gains {} points."),
+    "O2": (
+        "ODN with few samples",
+        "at 0.125 % of the training set (68 samples), ODN minus Xent",
+        "With 68 samples of MNIST ODN gains {} points.",
+    ),
+    "O3": (
+        "ODN with few samples of CIFAR-10",
+        "at 0.5 % of the training set (225 samples), ODN minus Xent",
+        "With 225 samples of CIFAR-10 ODN gains {} points.",
+    ),
     "O4": (
         "ODN with batch norm and dropout",
         "with batch norm, 100 % of the data, with dropout: ODN minus",
@@ -134,12 +142,12 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "F4": (
         "sampled and trained twins",
         "somewhere the test",
-        "Sampled and trained networks of equal outputs differ in test accuracy, with {} seeds.",
+        "Sampled and trained networks of equal outputs differ in test accuracy in {} seeds.",
     ),
     "F5": (
         "twins on CIFAR-10",
         "somewhere the test",
-        "So do CNNs on CIFAR-10 that were sampled or trained to equal outputs, with {} seeds.",
+        "On CIFAR-10, sampled and trained CNNs of equal outputs differ in test accuracy in {} seeds.",
     ),
     "F6": ("errors of twins", "worst relative error, 0 v 1", "The outputs of twins agree: worst relative loss {}."),
     "F7": (
@@ -158,7 +166,7 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "An average of m Gaussian-process draws is as accurate as √m times the margin, up to {} points.",
     ),
 }
-"""Study → its subject, the beginning of the claim that it is told by, and the sentence, with braces for our number."""
+"""Study → its subject, the beginning of the text of one claim, and a sentence about it, with braces for our number."""
 
 Pair = tuple[str, str]
 DIFFERENCES: tuple[tuple[str, str, tuple[Pair, ...]], ...] = (

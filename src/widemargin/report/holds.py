@@ -49,7 +49,7 @@ def page(results: Sequence[StudyResult]) -> str:
 def sentence(result: StudyResult) -> dict[str, Json]:
     """What one study says: its effect with both numbers, its verdict, and the share of claims that hold.
 
-    One that is open says something where the claim that it is told by holds; its text is empty else.
+    The text of an inconclusive study is empty unless its headline claim holds.
     """
     share, word = result["share"], str(result["word"])
     kind = ("contradicted",) if word == "contradicted" else HOLDS
