@@ -1,4 +1,4 @@
-"""Atomic files: each file is written whole or not at all, and a full disk is one sentence."""
+"""Atomic files: each file is written whole or not at all; a full disk raises a one-line error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 class DiskFullError(OSError):
-    """No space is left for a file, or the user's share of the disk is used up."""
+    """No space is left for a file, or the user's disk quota is used up."""
 
 
 def write_json(path: Path, value: object) -> Path:
@@ -32,7 +32,7 @@ def write_json(path: Path, value: object) -> Path:
 
 
 def write_text(path: Path, text: str) -> Path:
-    r"""Write `text` in UTF-8; what is no Unicode, as in file names of other encodings, becomes `\udcff`."""
+    """Write `text`; characters that UTF-8 can't encode (from undecodable file names) are backslash-escaped."""
     content = text.encode("utf-8", errors="backslashreplace")
     return write_whole(path, lambda part: part.write_bytes(content))
 
@@ -71,7 +71,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> Path:
 
 
 def write_all(file: int, content: bytes) -> None:
-    """Write all of `content` to an open file; `os.write` may write a part of it and say so only by its result."""
+    """Write all of `content` to an open file; `os.write` may write a part of it, without an error."""
     left = memoryview(content)
     while left:
         written = os.write(file, left)
@@ -82,7 +82,7 @@ def write_all(file: int, content: bytes) -> None:
 
 @contextmanager
 def disk_full_named(path: Path) -> Iterator[None]:
-    """Errors of a full disk inside the block become one sentence that names `path`."""
+    """Errors of a full disk inside the block become a one-line error that names `path`."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
 """Locks between processes: of an open file, of a folder, and of the parts of a job that several processes share.
 
-The operating system releases all of them when a process ends, however it ends. Where there are none (Windows, some
-network disks), nothing is locked.
+The operating system releases all of them when a process ends, however it ends. Where locks are not supported
+(Windows, some network disks), nothing is locked.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Claims:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def take(self, key: str) -> bool:
-        """Whether the part is now this process's; False where another one has it."""
+        """Take the part; False if another process holds it."""
         if self._file is None:
             return True
         try:
@@ -118,10 +118,10 @@ def _taken(name: str, folder: Path, path: Path) -> int:
             if os.path.samestat(os.fstat(file), path.stat()):
                 note = {"process": os.getpid(), "machine": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
                 os.ftruncate(file, 0)
-                with suppress(OSError):  # the note is for the error of others; a full disk must not end a training
+                with suppress(OSError):  # only for error messages: a full disk must not end a training
                     os.pwrite(file, json.dumps(note).encode(), 0)
                 return file
-        os.close(file)  # the holder before has removed it: take the new one
+        os.close(file)  # the previous holder has removed the file: open the new one
 
 
 def _holder(file: int) -> str:

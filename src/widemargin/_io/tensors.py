@@ -28,7 +28,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 def read_tensors(path: Path, *, signed: bool = True) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a file; raises a `ValueError` where it can't be read or is not as it was written.
 
-    The file is opened once: whoever replaces it meanwhile can't mix two of them. `signed=False` also takes a file that
+    The file is opened once, so that a replacement meanwhile can't mix two files. `signed=False` also takes a file that
     never had a checksum.
     """
     from safetensors import SafetensorError

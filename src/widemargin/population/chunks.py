@@ -25,7 +25,7 @@ from widemargin.population.conv_matmul import forms as known_forms
 from widemargin.population.run import PopulationConfig, PopulationRun
 
 _PART_FOR_MEASURING = 0.05
-_TIMED = 3  # steps of a measurement, and one before them; of quick steps more
+_TIMED = 3  # timed steps, after one that is not timed; more of them where steps are short
 _remembered: dict[tuple[object, ...], Chunk] = {}
 
 
@@ -37,7 +37,7 @@ class Chunk(NamedTuple):
 
 
 def choose(plan: PopulationConfig, *, size: int | None, convolutions: Convolutions | None) -> Chunk:
-    """The fastest chunk for `plan`, with its size or its convolutions as asked for, where they are."""
+    """The fastest chunk for `plan`; a given `size` or `convolutions` is kept."""
     forms = known_forms(plan.networks[0], plan.device) if convolutions is None else (convolutions,)
     if size is not None and (len(forms) == 1 or size == 1):
         return Chunk(min(size, len(plan)), forms[0])

@@ -82,7 +82,7 @@ def stacked_max_pool(layer: nn.MaxPool2d, form: str) -> Callable[[Tensor], Tenso
 
 
 def is_plain(layer: nn.Conv2d) -> bool:
-    """Whether `convolve` knows how to: no groups, no dilation, zeros around the images."""
+    """Whether `convolve` supports the layer: no groups, no dilation, zero padding."""
     return (
         layer.groups == 1
         and layer.dilation == (1, 1)
@@ -92,7 +92,7 @@ def is_plain(layer: nn.Conv2d) -> bool:
 
 
 def halves(layer: nn.MaxPool2d) -> bool:
-    """Whether it takes the largest of every 2×2 places, which do not overlap."""
+    """Whether the layer is a plain 2×2 max pool of stride 2."""
     pairs = [value if isinstance(value, tuple) else (value, value) for value in (layer.kernel_size, layer.stride)]
     plain = layer.padding in (0, (0, 0)) and layer.dilation in (1, (1, 1))
     return pairs == [(2, 2), (2, 2)] and plain and not (layer.return_indices or layer.ceil_mode)

@@ -22,8 +22,7 @@ Value: TypeAlias = SGD | AdamW | RMSprop | NeroOptimizer
 class StackedOptimizer(abc.ABC):
     """Moves `parameters` `[networks, ...]` along their gradients; `state` holds tensors of the same first dimension.
 
-    The number of the step and the factor of the learning rate are numbers, or, for moves that a CUDA graph repeats,
-    tensors in which the graph finds those of each step.
+    The step number and the factor of the learning rate are numbers, or tensors that a CUDA graph reads in each step.
     """
 
     def __init__(self, value: Any, rates: Sequence[float], device: torch.device) -> None:

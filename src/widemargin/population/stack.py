@@ -87,7 +87,7 @@ class Stack:
         None for no dropout. The batch statistics of the pass are recorded in `kept`.
         """
         like = self._like(x, at) if at else {}
-        zeros = {  # one number, as often as it is needed, as in `places`
+        zeros = {  # a scalar expanded, so no memory, as in `places`
             name: torch.zeros((), dtype=one.dtype, device=self.device).expand(len(self), *one.shape).requires_grad_()
             for name, one in like.items()
         }
@@ -119,7 +119,7 @@ class Stack:
     @contextmanager
     def network(self, number: int, key: Tensor | None = None) -> Iterator[nn.Module]:
         """Network `number` as an ordinary module inside the `with` block, whose gradients arrive in the stack."""
-        alone = len(self) == 1  # then a change of shape does, where the gradient of a selection would be a copy
+        alone = len(self) == 1  # then a view suffices; the gradient of an index would be copied
         parameters = {k: v.view(v.shape[1:]) if alone else v[number] for k, v in self.parameters.items()}
         with self._as(parameters, {k: v[number] for k, v in self.buffers.items()}, key):
             yield self.base
@@ -156,7 +156,7 @@ class Stack:
                 dropout.start(None)
 
     def _like(self, x: Tensor, at: Sequence[str]) -> dict[str, Tensor]:
-        """The zeros of one network's batch at every place, seen in one forward pass and remembered."""
+        """Meta tensors of the shapes of one network's batch at every place, from one forward pass; cached."""
         key = (tuple(x.shape[1:]), tuple(at))
         if key not in self._shapes:
             with evaluating(self.base), places.watch(self.base, at, statistics="coupled") as seen:

@@ -78,8 +78,7 @@ def density(margins: Margins) -> list[tuple[float, float]]:
 
     A Gaussian kernel of bandwidth h = 0.9·min(σ, IQR/1.34)·n^(−1/5) (Silverman 1986, (3.31)), on margins that are first
     counted in cells of h/8, which makes it as fast for a million samples as for a thousand. The grid leaves out the
-    outermost 0.2 % on either side, where a few samples far away would press the rest into a corner; h is at least the
-    distance of two of its points.
+    outermost 0.2 % on either side, so that outliers do not compress the rest; h is at least the spacing of the grid.
     """
     if isinstance(margins, dict):
         return [(float(x), float(y)) for x, y in zip(margins["grid"], margins["density"], strict=True)]

@@ -55,7 +55,7 @@ def points(result: StudyResult, figure: Figure) -> list[Point]:
 
 
 def has_rows(result: StudyResult, figure: Figure) -> bool:
-    """Whether anything was measured that the figure shows: an older run may lack a curve."""
+    """Whether the result has rows for the figure: an older run may lack a curve."""
     return bool(_drawn(result, figure, result["rows"]))
 
 

@@ -1,4 +1,4 @@
-"""Dead seeds: trainings that ended at guessing. They are counted as a rate of their own and left out of means."""
+"""Dead seeds: trainings that ended at chance accuracy. They are counted, and left out of means."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TypeAlias
 from widemargin.studies.rows import AXES, Row, agrees
 
 LEARNT = 0.1
-"""A training that is right on less than this share of what guessing leaves wrong has learnt nothing."""
+"""A training with (accuracy − chance)/(1 − chance) below this has learnt nothing."""
 
 TrialKey: TypeAlias = tuple[str, int, tuple[tuple[str, object], ...]]
 """Arm, seed and condition."""
 
 
 def is_dead(row: Row, classes: int) -> bool:
-    """Whether the row of a trial says that its training died: it did in words, or ended at guessing.
+    """Whether the training of a trial died: its row has a `died` message, or ended at chance accuracy.
 
-    Only rows with a `validation` accuracy can say the latter: elsewhere guessing may be what is to be shown.
+    Only rows with a `validation` accuracy are compared with chance: elsewhere chance may be the expected result.
     """
     if row.get("died"):
         return True

@@ -40,11 +40,11 @@ class DistanceWatch(Callback):
         )
 
     def on_fit_start(self, state: FitState) -> None:
-        """The network before its first step."""
+        """Measure before the first step."""
         self._measure(state.model, state.step)
 
     def on_step_end(self, state: FitState) -> None:
-        """The network where it is time to, and at the end."""
+        """Measure after every `every` steps and after the last one."""
         is_last = state.step == state.steps
         if is_last or state.step % self.settings["every"] == 0:
             self._measure(state.model, state.step)

@@ -102,7 +102,7 @@ class _Comparison(Effect):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """Both."""
+        """Both arms."""
         return self.arm, self.against
 
     @property
@@ -164,7 +164,7 @@ class Order(Effect):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """All of them."""
+        """All arms of the order."""
         return self.ordered
 
     def of(self, rows: Sequence[Row], factor: float | int = 1.0) -> MeasuredEffect | None:
@@ -246,7 +246,7 @@ def _by_seed(rows: Sequence[Row], metric: str, arm: str, where: Where) -> dict[i
 
 
 def _means(by_seed: Mapping[int, Mapping[Any, float]], count: int) -> list[float]:
-    """The mean gap of every seed that has all of them; of every seed, where fewer than two have."""
+    """Mean gap per seed, over the seeds that have all gaps; over all seeds if fewer than two have."""
     whole = [statistics.fmean(gaps.values()) for gaps in by_seed.values() if len(gaps) == count]
     return whole if len(whole) > 1 else [statistics.fmean(gaps.values()) for gaps in by_seed.values() if gaps]
 

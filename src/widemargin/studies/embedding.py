@@ -54,7 +54,7 @@ def variances(points: Float[Tensor, "samples dims"], labels: Labels) -> tuple[fl
 
 
 def last_hidden(network: nn.Module, samples: Samples, batch_size: int = 1000) -> Float[Tensor, "samples features"]:
-    """What enters the last linear layer, on the CPU."""
+    """Inputs of the last linear layer, on the CPU."""
     last = [module for module in unwrap(network).modules() if isinstance(module, nn.Linear)][-1]
     seen: list[Tensor] = []
     handle = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach().flatten(1).cpu()))
@@ -69,7 +69,7 @@ def tsne(features: Float[Tensor, "samples features"], seed: int) -> Float[Tensor
     """t-SNE of scikit-learn with its own settings (perplexity 30, or what few samples allow)."""
     from sklearn.manifold import TSNE
 
-    # It begins at the principal components, which a dead layer does not have.
+    # The default init is PCA, which a constant layer does not have.
     alive = bool((features.std(dim=0) > 0).any())
     made = TSNE(perplexity=min(30.0, (len(features) - 1) / 3), init="pca" if alive else "random", random_state=seed)
     return torch.from_numpy(made.fit_transform(features.double().numpy()))

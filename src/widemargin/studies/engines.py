@@ -17,18 +17,18 @@ EngineName = Literal["one-by-one", "population", "workers", "ray"]
 
 @runtime_checkable
 class Engine(Protocol):
-    """Runs those trials that it can claim, each when its turn comes."""
+    """Runs the trials that it can claim, each claimed right before it starts."""
 
     def __call__(self, trials: Sequence[Trial], context: TrialContext, claim: Claim = ...) -> Iterator[Done]:
-        """Run them."""
+        """Run the trials."""
 
 
 AT_ONCE = 64
-"""So many trials at most make a population: what is not finished is lost when a run is killed."""
+"""Maximum number of trials per population; unfinished ones are lost if the run is killed."""
 
 
 def one_by_one(trials: Sequence[Trial], context: TrialContext, claim: Claim = unclaimed) -> Iterator[Done]:
-    """In this process, in their order."""
+    """Run trials one by one in this process."""
     for trial in trials:
         if claim(trial):
             yield timed(trial, context)
@@ -37,7 +37,7 @@ def one_by_one(trials: Sequence[Trial], context: TrialContext, claim: Claim = un
 def populations(
     trials: Sequence[Trial], context: TrialContext, claim: Claim = unclaimed, at_once: int = AT_ONCE
 ) -> Iterator[Done]:
-    """Those that can train together do; the others run one by one."""
+    """Run trials that can train together as populations, and the others one by one."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         task = tasks.find(trial.task)

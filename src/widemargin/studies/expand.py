@@ -17,14 +17,14 @@ MEASURE = "measure"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An arm under a condition: what has hyperparameters chosen for it, and final trials."""
+    """An arm under a condition: the unit for which hyperparameters are chosen and final trials run."""
 
     arm: Arm
     condition: Condition
 
     @property
     def name(self) -> str:
-        """For a table of what was chosen."""
+        """The name of the case in the table of chosen hyperparameters."""
         at = ", ".join(f"{key} {value}" for key, value in self.condition.items())
         return f"{self.arm.name}{at and f' at {at}'}"
 
@@ -130,7 +130,7 @@ class StudyPlan:
 
 
 def first_cells(plan: StudyPlan) -> dict[str, SettingsDict]:
-    """The first cell of every case: what is taken without a search, and stands for the chosen one in an estimate."""
+    """The first cell of every case: used without a search, and in estimates before one."""
     return {case.name: plan.cells(case.arm)[0] for case in plan.cases()}
 
 

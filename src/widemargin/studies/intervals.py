@@ -10,7 +10,7 @@ LEVEL = 0.025
 """Error rate on each side: intervals are of 95 %."""
 
 FEWEST = 3
-"""Two seeds have a spread that is wrong by a factor of 2 as often as not: they decide nothing that needs one."""
+"""Fewest seeds with an interval: a standard deviation of two seeds is off by a factor of 2 half of the time."""
 
 POWER = 0.8
 """The probability with which the smallest visible effect would have stood out."""
@@ -41,7 +41,7 @@ def p_above(mean: float, error: float | None, seeds: int) -> float:
 
 
 def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
-    """Which of the hypotheses are rejected by Holm's procedure: all at once are wrong with probability `level`."""
+    """Which hypotheses Holm's procedure rejects: any of them falsely with probability `level` at most."""
     rejected = [False] * len(p_values)
     for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         if p_values[i] > level / (len(p_values) - rank):

@@ -35,7 +35,7 @@ def whole(network: nn.Module, x: Float[Tensor, "samples 2"]) -> geometry.Slice:
 
 
 def box_around(centre: Float[Tensor, 2], reach: float, shape: float = 1.0) -> tuple[float, float, float, float]:
-    """The box that reaches so far to both sides of a point, and `shape` times as far up and down."""
+    """The box around `centre` of half-width `reach` and half-height `shape·reach`."""
     x, y = centre.tolist()
     return (x - reach, x + reach, y - shape * reach, y + shape * reach)
 

@@ -14,7 +14,7 @@ from widemargin.studies.trial import Claim, Trial, TrialContext, unclaimed
 from widemargin.studies.workers import Done, timed
 
 SECONDS = 20.0
-"""So long a cluster may take to answer; Ray itself waits for minutes."""
+"""Connection timeout in seconds."""
 
 
 def on_ray(
@@ -23,7 +23,7 @@ def on_ray(
     """On Ray, here or on the cluster at `address`; each trial takes one processor and `gpus` of a GPU.
 
     Twice as many trials as there are processors are handed to Ray at a time: the others are left to other processes
-    that run the same study. Ray begins a trial again whose process has died.
+    that run the same study. Ray restarts a trial whose process has died.
     """
     ray: Any = import_optional("ray", "--engine ray")
     if not ray.is_initialized():
@@ -71,7 +71,7 @@ def connect(ray: Any, address: str | None) -> None:
     if named in (None, "local"):
         begin()
     else:
-        # In a thread, since nothing ends the wait of Ray for an address where something else answers.
+        # In a thread: ray.init can't be interrupted where something other than Ray answers.
         thread = threading.Thread(target=begin, daemon=True)
         thread.start()
         thread.join(SECONDS)
@@ -98,7 +98,7 @@ def _check_reachable(address: str | None) -> None:
 
 
 def _reason(error: Exception, trial: Trial) -> Exception:
-    """The trial's own exception, or one sentence that says that Ray has given it up."""
+    """The trial's own exception, or a one-line error that Ray has given it up."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, Exception):
         return cause

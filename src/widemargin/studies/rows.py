@@ -1,4 +1,4 @@
-"""Rows of measurements: one flat mapping a trial, and one a point of each of its curves."""
+"""Rows of measurements: one flat mapping per trial, and one per point of each of its curves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Row: TypeAlias = dict[str, Any]
 """`arm`, `seed`, the axes of the condition, and metrics; a point of a curve has the curve's name as `curve`."""
 
 AXES = "axes"
-"""The key under which a row says which of its keys are axes; not written to result files."""
+"""The key under which a row lists its axes; not written to result files."""
 
 
 def flatten(arm: str, seed: int, condition: Mapping[str, Any], measured: Mapping[str, Any]) -> Iterator[Row]:
@@ -55,7 +55,7 @@ def by_seed(rows: Iterable[Row], metric: str, **where: object) -> list[list[Row]
 
 
 def agrees(value: Any, wanted: Any) -> bool:
-    """Equal, as numbers are after a journey through JSON; or one of a tuple or list of wanted values."""
+    """Whether a value equals `wanted` up to float rounding, or one of several wanted values."""
     if isinstance(wanted, (tuple, list)):
         return any(agrees(value, one) for one in wanted)
     if isinstance(value, (int, float)) and isinstance(wanted, (int, float)):

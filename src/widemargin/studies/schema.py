@@ -1,7 +1,7 @@
 """Parts of a study: frozen values, with plain ones (numbers, strings, lists, mappings) inside them.
 
-A study is a table of trials: arms × conditions × seeds. The settings of a trial are one mapping of plain values, laid
-together in this order, later ones over earlier ones:
+A study is a table of trials: arms × conditions × seeds. The settings of a trial are one mapping of plain values, merged
+in this order, later ones over earlier ones:
 
     study.settings ← arm.settings ← scale.settings ← scale.of_arms[arm] ← the condition ← scale.of_values ← a cell of
     the arm's search
@@ -90,7 +90,7 @@ class Scale:
         of_arms: arm's name → settings over those of that arm alone.
         of_values: axis → value → settings over those that the value sets: small data in the place of CIFAR-10, say.
         seeds: final trials for each arm and condition.
-        first_seed: the first of them: fresh ones where the settings were settled on the first.
+        first_seed: the first final seed; above 0 where the settings were chosen by looking at the first seeds.
         cells: search cells for every arm that has a search, the same number for each: the same budget. 1: no search,
             the first values are taken. What `settings` or `of_arms` set is not searched: the rate of short trainings.
         search_seeds: trials for each cell; the mean decides.

@@ -1,4 +1,4 @@
-"""Finished trials on disk: one file a study, a line a trial, written whole or not at all, keyed by the trial's hash."""
+"""Finished trials on disk: one file per study, one line per trial, written atomically and keyed by the trial's hash."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class _Line(TypedDict):
 class Store:
     """The finished trials of one study.
 
-    A line is appended and reaches the disk before anything else happens. Whoever is killed while writing leaves a
-    last line without its end: it is dropped by the next reader, and cut off by the next writer. A disk that is full
-    is an error, and the file is as it was.
+    A line is appended and synced to disk before anything else happens. A process killed while writing leaves an
+    incomplete last line; readers skip it and the next writer removes it. A full disk raises an error and leaves the
+    file as it was.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class Store:
                 content = file.read()
         except FileNotFoundError:
             return
-        *lines, last = content.split(b"\n")  # after the last line end there is nothing, or a torn line
+        *lines, last = content.split(b"\n")  # after the last newline: nothing, or an incomplete line
         for line in lines:
             self._lines += 1
             self._take(line, self._lines)
@@ -78,7 +78,7 @@ class Store:
         self.take({**record, "seconds": round(seconds, 3), "origin": dict(origin)})
 
     def take(self, record: Settings) -> None:
-        """Append a finished trial as it is kept."""
+        """Append the stored form of a finished trial."""
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         self._write(line.encode("utf-8", errors="backslashreplace"))
         self.records[record["key"]] = json.loads(line)
@@ -86,7 +86,7 @@ class Store:
     def borrow(self, trials: Iterable[Trial]) -> None:
         """Copy those of the trials that other studies of the folder have finished: equal keys have equal results.
 
-        A trial that was watched besides is the same one, without its curves.
+        A trial that differs only by a `watch` counts as equal; its curves are left out.
         """
         wanted = {trial.key.encode() for trial in trials if trial not in self}
         for path in sorted(self.path.parent.glob("*.jsonl")) if wanted else ():
@@ -150,7 +150,7 @@ def _unwatched(record: Settings) -> SettingsDict:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether a line without its end is a whole trial: no part of one is JSON."""
+    """Whether a line without a newline is a complete trial: a truncated one is not valid JSON."""
     try:
         return line.startswith(_BEGIN) and isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
@@ -158,7 +158,7 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _last_line(file: int) -> tuple[int, bytes]:
-    """Where the last line without an end begins, and what it holds."""
+    """Offset and content of a last line without a newline."""
     begin = size = os.lseek(file, 0, os.SEEK_END)
     while begin:
         start = max(0, begin - 65536)

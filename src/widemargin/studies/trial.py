@@ -12,7 +12,7 @@ from widemargin.studies.settings import Settings, digest, plain
 
 Stage = Literal["search", "final"]
 FIRST_SEARCH_SEED = 100
-"""Seeds of the search begin here, so that no final seed took part in choosing."""
+"""First seed of the search: final seeds take no part in choosing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialContext:
-    """Where a trial runs: nothing of this changes its result.
+    """Where a trial runs; no field changes its result.
 
     Args:
         device: "cpu", "cuda", "cuda:1".
@@ -67,5 +67,5 @@ Claim: TypeAlias = Callable[[Trial], bool]
 
 
 def unclaimed(_: Trial) -> bool:
-    """The claim of a process that is alone."""
+    """Claim every trial: no other process runs them."""
     return True

@@ -46,7 +46,7 @@ MOST, HOLDS, AGAINST = 0.8, 2 / 3, 1 / 3
 """The shares of claims that make a study reproduced, its direction hold, or the study contradicted."""
 
 MANY_SEEDS = 100
-"""More seeds than this are not asked for."""
+"""Largest number of seeds that a verdict asks for."""
 
 Dead = Mapping[str, tuple[int, int]]
 """Arm → dead seeds and all."""
@@ -176,7 +176,7 @@ def _number(claim: Claim, measured: MeasuredEffect) -> Verdict:
 
 
 def _beyond(claim: Claim, difference: float) -> float:
-    """How far ours is on the free side of a bound."""
+    """How far our number is inside a one-sided bound; −∞ for two sides."""
     return {"both": -math.inf, "at least": difference, "at most": -difference}[claim.side]
 
 
@@ -185,7 +185,7 @@ def _spread(half: float) -> str:
 
 
 def _off(claim: Claim, difference: float) -> float:
-    """How far ours is from what is reported, on the side that counts."""
+    """Distance of our number from the reported one, on the side that counts."""
     return (
         abs(difference) if claim.side == "both" else max(0.0, -difference if claim.side == "at least" else difference)
     )

@@ -1,4 +1,4 @@
-"""Trials by several processes of this machine, which end with it, and of which a dead one is replaced."""
+"""Trials in several processes of this machine; a dead process is replaced, and all end with their parent."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Done: TypeAlias = tuple[Trial, Row, float]
 """A trial, what it measured, and the seconds it took (its share of them, where several ran together)."""
 
 RETRIES = 3
-"""So often a trial is begun again whose process was killed, as Ray does by default."""
+"""Maximum number of restarts of a trial whose process was killed."""
 
 _SPAWN = multiprocessing.get_context("spawn")
 
 
 def workers(trials: Sequence[Trial], context: TrialContext, claim: Claim = unclaimed, *, count: int) -> Iterator[Done]:
-    """By `count` processes, which share a GPU where there is one: the cheap way to fill it with small trainings.
+    """Run trials in `count` processes, which share a GPU if there is one: a cheap way to fill it with small trainings.
 
-    At most `count` trials are under way. Whoever stops asking ends them. A process that is killed, as by the system
-    when memory is short, is replaced, and its trial begins again; the fourth time is an error.
+    At most `count` trials run at once. Closing the iterator ends the processes. A process that is killed, for example
+    for lack of memory, is replaced and its trial restarted, at most `RETRIES` times; then it is an error.
     """
     waiting = (trial for trial in trials if claim(trial))
     processes = [_Worker() for _ in range(min(count, len(trials)))]
@@ -85,14 +85,14 @@ class _Worker:
         theirs.close()
 
     def give(self, trial: Trial | None, context: TrialContext) -> None:
-        """Let it run `trial`; None: nothing any more."""
+        """Send `trial` to the process; None leaves it idle."""
         self.trial = trial
         if trial is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has died already, which `answer` says
+            with contextlib.suppress(BrokenPipeError):  # the process has died: `answer` returns the error
                 self.pipe.send((trial, context))
 
     def answer(self) -> Done | Exception | None:
-        """What came of its trial; None while it runs."""
+        """The result or the error of its trial; None while it runs."""
         try:
             if self.pipe.poll():
                 found: Done | Exception = self.pipe.recv()
@@ -110,12 +110,12 @@ class _Worker:
         )
 
     def restart(self) -> None:
-        """Start anew after it has died."""
+        """Replace the process after it has died."""
         self.pipe.close()
         self._start()
 
     def end(self) -> None:
-        """End the process, at once where it runs a trial."""
+        """End the process; a running trial is terminated."""
         self.pipe.close()
         if self.trial is not None:
             self.process.terminate()
@@ -158,13 +158,13 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    os._exit(1)  # without the cleaning up of a process whose work nobody waits for
+    os._exit(1)  # skips the cleanup: nobody waits for the result
 
 
 def _sendable(error: Exception) -> Exception:
     error.add_note(traceback.format_exc())
     try:
-        pickle.loads(pickle.dumps(error))  # what this process has made itself
+        pickle.loads(pickle.dumps(error))  # safe: this process has pickled it itself
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
