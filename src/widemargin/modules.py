@@ -240,6 +240,16 @@ def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
 
 
 @contextmanager
+def without_weight_gradients(model: nn.Module) -> Iterator[None]:
+    """Switch off gradients of the parameters inside the `with` block: a backward pass leaves their `.grad` alone."""
+    with ExitStack() as stack:
+        for parameter in (p for p in model.parameters() if p.requires_grad):
+            stack.callback(parameter.requires_grad_)
+            parameter.requires_grad_(False)
+        yield
+
+
+@contextmanager
 def uncounted(network: nn.Module) -> Iterator[None]:
     """Leave the running statistics of BatchNorm layers unchanged inside the `with` block."""
     tracking = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
