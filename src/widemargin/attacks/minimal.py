@@ -19,7 +19,7 @@ from widemargin.checks import check_choice, check_count, check_scores_and_labels
 from widemargin.data.array_arguments import takes_arrays
 from widemargin.entry_checks import check_call
 from widemargin.margins.output import output
-from widemargin.modules import evaluating, forward, unwrap_ddp, without_weight_gradients
+from widemargin.modules import cast_input, evaluating, forward, unwrap_ddp, without_weight_gradients
 from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import HALF, Labels, Mask, PerExample, is_binary, wide
 
@@ -71,7 +71,7 @@ def minimal(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs, inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        x: inputs, inside `bounds`: a tensor, a NumPy array or a pandas frame; cast to the dtype of the network.
         y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         p: norm of the distance, in [1, ∞].
         steps: most steps of each of the two phases.
@@ -87,7 +87,9 @@ def minimal(
     check_choice("search", search, get_args(Search))
     check_inputs(x, bounds)
     network = read_model(unwrap_ddp(model), read_as)
+    x = cast_input(network, x)
     check_call(network, x, y)
+    y = y.to(x.device)
     with evaluating(network), torch.inference_mode(False), torch.no_grad():
         subject = _Rounding(network, x.dtype) if x.dtype in HALF else network
         problem = _Problem(network=subject, x=wide(x.detach().clone()), y=y.clone(), p=p, bounds=bounds)
