@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from widemargin import checks
 from widemargin.checks import (
     DeferredChecks,
+    check_callable,
     check_count,
     check_counts,
     check_finite,
@@ -265,3 +266,11 @@ def test_shapes_and_kinds_are_looked_at_at_once(is_later: bool) -> None:
         DeferredChecks(SCORES, torch.zeros(3))
     with pytest.raises(ValueError, match="expected -1 or 1"):
         DeferredChecks(torch.zeros(3), torch.tensor([1.0, 2.0, -1.0]))
+
+
+def test_classes_are_callables_only_where_they_make_what_is_needed() -> None:
+    check_callable("then", abs, "abs")
+    check_callable("optimizer", torch.optim.SGD, "torch.optim.SGD", makes=torch.optim.Optimizer)
+    for value, makes in ((nn.Linear, None), (nn.Linear, torch.optim.Optimizer), (3, nn.Module), (None, None)):
+        with pytest.raises(TypeError, match=r"^then is .*, expected a callable such as abs$"):
+            check_callable("then", value, "abs", makes=makes)

@@ -67,3 +67,16 @@ def test_weights_and_buffers_are_named(value: float) -> None:
     model[3].running_var[1] = value
     with pytest.raises(ValueError, match=r"^model has weights '3.running_var' that are not finite"):
         check_call(model, X, Y)
+
+
+@pytest.mark.parametrize(
+    ("lazy", "name"), [(nn.LazyLinear(4), "weight"), (nn.LazyBatchNorm1d(affine=False), "running")]
+)
+def test_a_lazy_module_has_to_run_first(lazy: nn.Module, name: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), lazy)
+    with pytest.raises(
+        ValueError, match=rf"^model has '1\.{name}\w*' of a lazy module, expected .* forward pass first$"
+    ):
+        check_call(model, X, Y)
+    model(X)
+    check_call(model, X, Y)

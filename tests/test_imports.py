@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "norms",
         "modules",
         "probabilities",
+        "embeddings",
         "places",
         "entry_checks",
         "layers",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import collections
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from widemargin.modules import (
     forward,
     is_compiled,
     mixing_modules,
+    output_shapes,
     predict,
     predicted_labels,
     scores_of,
@@ -92,9 +94,40 @@ def test_scores_of_every_kind_of_output() -> None:
     scores = torch.randn(2, 3)
     for output in (scores, (scores, None), [scores], {"logits": scores}, SimpleNamespace(logits=scores)):
         assert scores_of(output) is scores
+    record = collections.namedtuple("record", ["loss", "logits"])
+    assert scores_of(record(torch.zeros(()), scores)) is scores
+    assert scores_of(record(scores, None)) is scores
     for other in (None, (), {"scores": scores}, "scores", SimpleNamespace()):
         with pytest.raises(TypeError, match=rf"\b{type(other).__name__}\b"):
             scores_of(other)
+
+
+class Loop(nn.Module):
+    """Layers that run once, twice and never, and one that gives integers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.once, self.twice, self.never = nn.LSTM(2, 3), nn.Linear(3, 3), nn.Linear(3, 3)
+        self.integers = nn.Flatten(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.integers(torch.ones(2, 2).long())
+        return self.twice(self.twice(self.once(x.transpose(0, 1))[0].transpose(0, 1)))[:, 0]
+
+
+def test_shapes_of_the_outputs_of_modules() -> None:
+    model = Loop()
+    found = output_shapes(model, torch.zeros(5, 4, 2), ["once", "twice", "never", "integers"])
+    assert found == {"once": [(4, 5, 3)], "twice": [(5, 4, 3)] * 2, "never": [], "integers": [None]}
+    assert all(module.training and not module._forward_hooks for module in model.modules())
+
+
+def test_what_a_network_cannot_take_is_one_line() -> None:
+    for model, x in ((nn.Linear(2, 3), torch.zeros(1, 5)), (nn.Embedding(3, 2), torch.tensor([[1, 7]]))):
+        with pytest.raises(
+            ValueError, match=r"^x has shape \[1, \d\] and dtype .*, which the network can't take: [^\n]+$"
+        ):
+            forward(model, x)
 
 
 def test_unwrap_takes_every_wrapper_off() -> None:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from widemargin.types import is_binary
 
@@ -140,15 +141,23 @@ def check_module(model: object, name: str = "model") -> None:
 def check_weights(model: nn.Module, name: str = "model") -> None:
     """Raise unless all parameters and buffers of `model` are finite; the error names the first that is not."""
     for key, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            raise ValueError(
+                f"{name} has {key!r} of a lazy module, expected an initialised network: run one forward pass first"
+            )
         if tensor.is_meta:
             raise ValueError(f"{name} has {key!r} on the device meta, which has no values: move it with to_empty()")
         if tensor.is_floating_point() and not skips_values(tensor) and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{name} has weights {key!r} that are not finite, expected finite numbers")
 
 
-def check_callable(name: str, value: object, example: str) -> None:
-    """Raise unless `value` is a callable that is not a class; `example` shows one."""
-    if not callable(value) or isinstance(value, type):
+def check_callable(name: str, value: object, example: str, *, makes: type | None = None) -> None:
+    """Raise unless `value` is a callable that is not a class; `example` shows one.
+
+    A class of `makes` is fine, since a call makes such an object; one of losses is a mistake for an object of it.
+    """
+    is_maker = makes is not None and isinstance(value, type) and issubclass(value, makes)
+    if not callable(value) or (isinstance(value, type) and not is_maker):
         shown = repr(value)
         shown = f"a {type(value).__name__}" if "\n" in shown else shown  # as an optimizer of torch has several lines
         raise TypeError(f"{name} is {shown}, expected a callable such as {example}")

@@ -23,7 +23,7 @@ from widemargin.checks import (
     check_scores_and_labels,
     check_weights,
 )
-from widemargin.modules import ModelInputs, evaluating, forward, uncompiled
+from widemargin.modules import ModelInputs, evaluating, forward, uncompiled, unwrap
 from widemargin.types import HALF, wide
 
 FEW = 8
@@ -72,6 +72,11 @@ def check_by_sample(model: nn.Module, x: ModelInputs, at: Sequence[str] = (place
         few = few.clone() if few.is_inference() else few
         with places.watch(model, at) as watched:
             scores = forward(model, few)
+        if missing := watched.unreached():
+            kind = type(unwrap(model)).__name__
+            raise ValueError(
+                f"at has {missing[0]!r}, which a forward pass of {kind} does not reach, expected a module that it runs"
+            )
         check_floating(scores, "scores", "[batch, classes] or [batch]")
         if scores.ndim not in (1, 2) or len(scores) != len(few):
             found = f"scores has shape {list(scores.shape)} for {len(few)} samples"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
@@ -104,7 +104,7 @@ def explained(x: ModelInputs) -> Iterator[None]:
     """Raise a `ValueError` that names the shape and the dtype of `x` where torch refuses them in the `with` block."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, IndexError) as error:  # an embedding raises an IndexError for a token that it does not have
         if _has_other_cause(error, x):
             raise
         given = f"x has shape {list(x.shape)} and dtype {x.dtype}" if isinstance(x, Tensor) else f"x is {x}"
@@ -112,7 +112,7 @@ def explained(x: ModelInputs) -> Iterator[None]:
         raise ValueError(f"{given}, which the network can't take: {reason}") from error
 
 
-def _has_other_cause(error: RuntimeError, x: ModelInputs) -> bool:
+def _has_other_cause(error: Exception, x: ModelInputs) -> bool:
     """Whether an error is not about the inputs: raised by this package, out of memory, of CUDA or of a capture."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     is_own = last.filename.startswith(_SOURCE) and str(last.line).startswith("raise")
@@ -151,22 +151,49 @@ def _argument_names(kind: type[nn.Module]) -> tuple[str, ...] | None:
 
 
 def scores_of(output: Any) -> Tensor:
-    """The scores in a network's output: a tensor, the first of a tuple, or `logits` of an object or mapping.
+    """The scores in a network's output: a tensor, `logits` of an object or mapping, or else the first of a tuple.
 
     Raises a `TypeError` where there are none.
     """
-    scores = output
-    if isinstance(output, (tuple, list)) and output:
-        scores = output[0]
-    elif isinstance(output, Mapping):
+    if isinstance(output, Tensor):
+        return output
+    scores = getattr(output, "logits", None)
+    if isinstance(output, Mapping):
         scores = output.get("logits")
-    elif not isinstance(output, Tensor):
-        scores = getattr(output, "logits", None)
+    elif isinstance(output, (tuple, list)) and output and not isinstance(scores, Tensor):
+        scores = output[0]
     if not isinstance(scores, Tensor):
         raise TypeError(
             f"the network returned a {type(output).__name__}, expected a tensor, a tuple of tensors or `logits`"
         )
     return scores
+
+
+def output_shapes(model: nn.Module, x: ModelInputs, names: Iterable[str]) -> dict[str, list[torch.Size | None]]:
+    """The shapes of the outputs of modules in a forward pass in evaluation mode, one for each of their runs.
+
+    None stands for an output without a floating-point tensor. Gradients are switched on, without which transformers
+    call fewer of their modules.
+    """
+    network = unwrap(model)
+    found: dict[str, list[torch.Size | None]] = {name: [] for name in names}
+    with ExitStack() as stack:
+        for name, shapes in found.items():
+            hook = network.get_submodule(name).register_forward_hook(functools.partial(_note_shape, shapes))
+            stack.callback(hook.remove)
+        with evaluating(network), uncompiled(network), torch.inference_mode(False), torch.enable_grad():
+            forward(network, x.clone() if x.is_inference() else x)
+    return found
+
+
+def _note_shape(shapes: list[torch.Size | None], _: nn.Module, __: object, output: object) -> None:
+    """Forward hook of `output_shapes`."""
+    try:
+        tensor = scores_of(output)
+    except TypeError:
+        shapes.append(None)
+    else:
+        shapes.append(tensor.shape if tensor.is_floating_point() else None)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -237,6 +264,16 @@ def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
     finally:
         for module in changed:
             module.training = not training
+
+
+@contextmanager
+def without_weight_gradients(model: nn.Module) -> Iterator[None]:
+    """Switch off gradients of the parameters inside the `with` block: a backward pass leaves their `.grad` alone."""
+    with ExitStack() as stack:
+        for parameter in (p for p in model.parameters() if p.requires_grad):
+            stack.callback(parameter.requires_grad_)
+            parameter.requires_grad_(False)
+        yield
 
 
 @contextmanager

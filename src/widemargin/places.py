@@ -30,6 +30,7 @@ from widemargin._autograd.frozen_batchnorm import Route, freeze
 from widemargin._autograd.graph_search import is_computed_from
 from widemargin._autograd.jacobian_products import batched_vjp, jvp
 from widemargin.checks import check_choice, check_module, check_module_name, check_type
+from widemargin.embeddings import embedding_places, first_embedding
 from widemargin.modules import (
     ModelInputs,
     arguments,
@@ -76,7 +77,9 @@ class At(_ZeroTensors):
             raise KeyError(f"{name!r} is not watched, expected one of {', '.join(map(repr, self._zeros))}")
         zero = self._zeros[name]
         if zero is None:
-            raise ValueError(f"at has {name!r}, which no forward pass has reached yet: run the network inside `watch`")
+            raise ValueError(
+                f"at has {name!r}, which no forward pass inside `watch` has reached, expected one that ran"
+            )
         return zero
 
     def unreached(self) -> list[str]:
@@ -317,12 +320,12 @@ def check_watched(at: At, scores: Tensor) -> None:
 
 
 def default_places(model: nn.Module, x: ModelInputs) -> tuple[str, ...]:
-    """`("input",)`, or for integer inputs (tokens) the first embedding of the network."""
+    """`("input",)`, or for integer inputs (tokens) the first embedding that a forward pass reaches."""
     x = arguments(model, x)
     first = x if isinstance(x, Tensor) else x.first
     if first.dtype == torch.uint8:
         raise TypeError(f"{_has_dtype(first.dtype)}; name a place with at=(…,) if they are tokens")
-    return (INPUT,) if first.is_floating_point() else (_embeddings(model, first.dtype)[0],)
+    return (INPUT,) if first.is_floating_point() else (first_embedding(model, x, first.dtype),)
 
 
 def _attach(model: nn.Module, module: nn.Module, name: str, at: At) -> RemovableHandle:
@@ -344,33 +347,16 @@ def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple
     if not x.is_floating_point():
         if x.dtype == torch.uint8:
             raise TypeError(_has_dtype(x.dtype))
+        first, *others = embedding_places(model, x.dtype)
+        more = f"; other places there: {', '.join(map(repr, others))}" if others else ""
         raise TypeError(
             f"at has 'input', but the input has dtype {x.dtype} (tokens), which has no gradient: "
-            f"take the margin at an embedding, at=({_embeddings(model, x.dtype)[0]!r},){_more(model, x.dtype)}"
+            f"take the margin at an embedding, at=({first!r},){more}"
         )
     x = at.add(INPUT, x)
     if is_compiled(model):  # the graph of a batch of varying size is not kept for a second backward pass
         torch._dynamo.mark_static(x)
     return ((*args[:key], x, *args[key + 1 :]), kwargs) if isinstance(key, int) else (args, {**kwargs, key: x})
-
-
-def _embeddings(model: nn.Module, dtype: torch.dtype) -> list[str]:
-    """The embeddings of a network that takes integers, and last the module that adds several of them up."""
-    modules = dict(unwrap(model).named_modules())
-    found = [name for name, module in modules.items() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
-    if not found:
-        raise ValueError(
-            f"the input has integers ({dtype}) and {type(unwrap(model)).__name__} has no nn.Embedding: pass x.float() "
-            "if they are numbers, or name a module with at=(…,) if they are tokens"
-        )
-    around = found[0].rpartition(".")[0]
-    inside = [name for name in found if name.rpartition(".")[0] == around]
-    return [*found, around] if around and len(inside) > 1 else found
-
-
-def _more(model: nn.Module, dtype: torch.dtype) -> str:
-    others = _embeddings(model, dtype)[1:]
-    return f"; other places there: {', '.join(map(repr, others))}" if others else ""
 
 
 def _has_dtype(dtype: torch.dtype) -> str:

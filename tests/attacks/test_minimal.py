@@ -12,8 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bad_values import Changed
 from widemargin import norms
 from widemargin.attacks import minimal
+from widemargin.attacks.minimal import Search
 
 
 def linear(classes: int = 4) -> nn.Sequential:
@@ -179,6 +181,36 @@ def test_foolbox_itself_finds_nothing_much_nearer(p: float) -> None:
     assert float((ours.distances[both] / theirs.distances[both]).median()) < 1.02
     assert bool((answers(model, theirs.points[theirs.found]) != y[theirs.found]).all())
     assert bool((best.distances <= torch.minimum(ours.distances, theirs.distances) * 1.002).all())
+
+
+@pytest.mark.parametrize("search", ["own", "foolbox", "best"])
+def test_weights_keep_their_gradients(search: Search) -> None:
+    """Foolbox's attack runs a backward pass."""
+    if search == "foolbox":
+        pytest.importorskip("foolbox", exc_type=ImportError)
+    torch.manual_seed(0)
+    model, x = mlp(), torch.rand(5, 6)
+    frozen, *trained = model.parameters()
+    frozen.requires_grad_(False)
+    model(x).sum().backward()
+    before = [torch.zeros(()) if parameter.grad is None else parameter.grad.clone() for parameter in trained]
+    minimal(model, x, answers(model, x), search=search, steps=4)
+    for parameter, old in zip(trained, before, strict=True):
+        assert parameter.grad is not None
+        assert torch.equal(parameter.grad, old)
+    assert frozen.grad is None
+    assert [parameter.requires_grad for parameter in model.parameters()] == [False] + [True] * 5
+
+
+def test_foolbox_reads_the_scores_of_any_network() -> None:
+    pytest.importorskip("foolbox", exc_type=ImportError)
+    torch.manual_seed(0)
+    model, x = mlp(), torch.rand(5, 6)
+    y = answers(model, x)
+    expected = minimal(model, x, y, search="foolbox", steps=4).distances
+    for change in (lambda s: (s, s.sum()), lambda s: {"logits": s}, lambda s: types.SimpleNamespace(logits=s)):
+        found = minimal(Changed(model, change), x, y, search="foolbox", steps=4)
+        assert torch.equal(found.distances, expected)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, math.inf])

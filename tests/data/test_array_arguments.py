@@ -25,6 +25,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "minimal": lambda net, x, y: attacks.minimal(net, x, y, search="own").points,
     "bracket": lambda net, x, y: wm.bracket(net, x, y, search="own").upper,
     "radius": lambda net, x, y: certify.radius(net, x, y).values,
+    "explain": lambda net, x, y: torch.stack([one.changed for one in wm.explain(net, x, y, search="own", steps=4)]),
     "curve": lambda net, x, y: torch.tensor([row["accuracy"] for row in attacks.curve(net, (x, y), [0.0, 0.1])]),
 }
 
@@ -38,7 +39,8 @@ def network() -> nn.Sequential:
 def test_arrays_give_what_tensors_give(function: Callable[..., Tensor]) -> None:
     net = network()
     expected = function(net, torch.tensor(X, dtype=torch.float32), torch.tensor(Y))
-    for x, y in ((X, Y), (pd.DataFrame(X), NAMES), (torch.tensor(X, dtype=torch.float32), NAMES.tolist())):
+    single = torch.tensor(X, dtype=torch.float32)
+    for x, y in ((X, Y), (pd.DataFrame(X), NAMES), (single, NAMES.tolist()), (single.double(), torch.tensor(Y))):
         found = function(net, x, y)
         assert found.dtype == expected.dtype
         assert torch.equal(found, expected)
@@ -65,6 +67,23 @@ def test_noise_and_binary_networks() -> None:
     assert torch.equal(found, attacks.fgsm(net, x, torch.tensor(signs), 0.1))
     with pytest.raises(ValueError, match=r"one score|1 scores: it takes labels -1\.0 and 1\.0"):
         attacks.fgsm(net, X, NAMES, 0.1)  # type: ignore[arg-type]
+
+
+def test_explanations_need_no_labels_and_take_tokens_and_their_own_order_of_classes() -> None:
+    net = network()
+    (one, *_), (two, *_) = wm.explain(net, X, search="own"), wm.explain(net, torch.tensor(X), None, search="own")  # type: ignore[arg-type]
+    assert torch.equal(one.changed, two.changed)
+    assert [e.class_name(2) for e in wm.explain(net, X[:3], NAMES[:3], search="own")] == ["2 emu"] * 3  # type: ignore[arg-type]
+    found = wm.explain(net, X, NAMES, classes=("emu", "cat", "dog"), search="own", steps=2)  # type: ignore[arg-type]
+    assert [e.label for e in found] == [1, 2, 0] * 2
+    with pytest.raises(ValueError, match="y has 'emu' at index 2"):
+        wm.explain(net, X, NAMES, classes=("cat", "dog", "eel"))  # type: ignore[arg-type]
+    text = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 3))
+    tokens = np.arange(18).reshape(6, 3) % 9
+    expected = wm.explain(text, torch.tensor(tokens), torch.tensor(Y), search="own", steps=2)
+    for x, y in ((tokens, Y), (tokens.tolist(), NAMES), (tokens, None)):
+        found = wm.explain(text, x, y, search="own", steps=2)  # type: ignore[arg-type]
+        assert torch.equal(found[0].changed, expected[0].changed)
 
 
 @pytest.mark.parametrize("kind", [dict, NamedInputs])

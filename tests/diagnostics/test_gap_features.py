@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import widemargin as wm
 from widemargin.data import Samples
@@ -53,6 +53,57 @@ def test_a_linear_network_by_hand() -> None:
 def test_places_are_the_first_middle_and_last_layer_before_the_output() -> None:
     assert four_places(network(3), torch.zeros(1, 4)) == ("input", "0", "2", "4")
     assert four_places(network(1), torch.zeros(1, 4)) == ("input", "0", "0", "0")
+
+
+class Transformer(nn.Module):
+    """Its layers have the sequence first unless `batch_first`; `out_proj` of its attention never runs."""
+
+    def __init__(self, layers: int, *, batch_first: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(4, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=batch_first)
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.hidden, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+        self.order = (0, 1, 2) if batch_first else (1, 0, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.encoder(self.first(x).permute(self.order)).permute(self.order)
+        return self.last(self.hidden(h.mean(dim=1)))
+
+
+class Shared(nn.Module):
+    """A layer that runs twice, and heads that never run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.twice, self.c, self.last = (nn.Linear(4, 4) for _ in range(5))
+        self.unused = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in (self.a, self.b, self.twice, self.twice, self.c):
+            x = layer(x).tanh()
+        return self.last(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (Transformer(1, batch_first=False), ("first", "first", "hidden")),
+        (Transformer(1, batch_first=True), ("first", "encoder.layers.0.linear2", "hidden")),  # the usual choice
+        (Transformer(2, batch_first=True), ("first", "encoder.layers.0.norm2", "hidden")),
+        (Shared(), ("a", "b", "c")),
+    ],
+)
+def test_layers_without_margins_are_left_out_where_the_usual_choice_has_one(
+    model: nn.Module, expected: tuple[str, ...]
+) -> None:
+    x = torch.randn(60, *((5, 4) if isinstance(model, Transformer) else (4,)))
+    assert four_places(model, x) == ("input", *expected)
+    found = margin_signature(model, (x, model.eval()(x).argmax(dim=1)))
+    assert found.places == ("input", *expected)
+    assert bool(found.values.isfinite().all())
 
 
 def test_misclassified_samples_are_left_out_and_counted() -> None:
@@ -107,3 +158,9 @@ def test_too_few_right_answers_are_an_error() -> None:
     with pytest.raises(ValueError, match="samples"):
         margin_signature(network(), labelled(network()), samples=3)
     assert wm.diagnostics.margin_signature is margin_signature
+
+
+def test_data_without_a_batch_are_an_error() -> None:
+    loader = torch.utils.data.DataLoader(labelled(network()), batch_size=100, drop_last=True)
+    with pytest.raises(ValueError, match="train has no samples"):
+        margin_signature(network(), loader)

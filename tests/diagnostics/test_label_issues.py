@@ -131,6 +131,24 @@ def test_the_result_depends_on_the_seed_alone() -> None:
     assert not torch.equal(first, other)
 
 
+class Small(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def test_a_class_of_networks_builds_them() -> None:
+    x, y, _ = clusters(60)
+    one, two = (label_issues(make, (x, y), folds=2, epochs=2, device="cpu").margin for make in (build, Small))
+    assert torch.equal(one, two)
+
+
+def test_a_sample_that_is_not_finite_is_named_by_its_position_in_the_data() -> None:
+    x, y, _ = clusters(60)
+    x[17, 1] = torch.nan
+    with pytest.raises(ValueError, match="data has nan at index 17"):
+        label_issues(build, (x, y), folds=2, epochs=2)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -138,6 +156,7 @@ def test_the_result_depends_on_the_seed_alone() -> None:
         ({"folds": 100}, "label '0' has 80 samples"),
         ({"epochs": 0}, "epochs"),
         ({"build": 3}, "build"),
+        ({"build": Samples}, "build"),
         ({"data": (torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))}, "one label"),
         ({"data": (torch.zeros(4, 2), torch.tensor([0, 1, -1, 1]))}, "label -1"),
         ({"data": (torch.zeros(4, 2), torch.tensor([0.0, 1.0, 2.0, 1.0]))}, "float labels"),

@@ -150,6 +150,20 @@ def test_metrics_take_inputs_by_name() -> None:
     assert float(metric.compute()) == pytest.approx(expected, rel=1e-4)
 
 
+def test_the_embedding_of_t5_is_the_one_that_its_encoder_runs() -> None:
+    """Its first one, `transformer.shared`, has the same weight and does not run."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 20, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2, "num_labels": 3}
+    model = transformers.T5ForSequenceClassification(transformers.T5Config(**sizes, decoder_start_token_id=0)).eval()
+    tokens = torch.randint(2, 20, (30, 6))
+    tokens[:, -1] = 1  # the end of the sentence, which it classifies
+    y = model(tokens).logits.argmax(dim=1)
+    embedding = "transformer.encoder.embed_tokens"
+    assert list(wm.measure(model, (tokens, y)).margins) == [embedding]
+    assert wm.explain(model, tokens[:1], steps=1, search="own")[0].place == embedding
+    assert wm.diagnostics.margin_signature(model, (tokens, y), samples=30).places[0] == embedding
+
+
 def test_bad_losses_and_batches_are_named() -> None:
     with pytest.raises(ValueError, match="loss needs the positions"):
         compute_loss(wm.losses.Weighted(samples=(1.0, 2.0)))

@@ -261,11 +261,12 @@ def test_build_gives_every_seed_its_network() -> None:
         (partial(torch.optim.SGD, lr=0.1, momentum=0.9, foreach=True), SGD(lr=0.1, momentum=0.9)),
         (partial(torch.optim.Adam, lr=0.01), AdamW(lr=0.01)),
         (partial(torch.optim.AdamW), AdamW(lr=0.001, weight_decay=0.01)),
+        (torch.optim.AdamW, AdamW(lr=0.001, weight_decay=0.01)),
         (partial(torch.optim.RMSprop, alpha=0.9), RMSprop(lr=0.01, alpha=0.9)),
         (partial(optim.Nero, lr=0.02), Nero(lr=0.02)),
     ],
 )
-def test_a_partial_of_a_torch_optimizer_is_its_value(given: Any, value: Any) -> None:
+def test_a_torch_optimizer_by_its_class_or_a_partial_is_its_value(given: Any, value: Any) -> None:
     assert stackable([given]) == [value]
 
 
@@ -321,6 +322,7 @@ GOOD: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1),
         ({"loss": losses.Target(alpha=(1.0, 2.0))}, ValueError, "loss 0 has 2 alphas, expected"),
         ({"optimizer": print}, TypeError, "optimizer is <built-in function print>"),
         ({"optimizer": partial(torch.optim.Adam, weight_decay=0.1)}, TypeError, "optimizer is functools.partial.*Adam"),
+        ({"optimizer": torch.optim.Adagrad}, TypeError, "optimizer is <class .*Adagrad"),
         ({"optimizer": partial(torch.optim.Adagrad, lr=0.1)}, TypeError, "optimizer is functools.partial.*Adagrad"),
         ({"optimizer": [SGD(lr=1.0)] * 2 + [AdamW()]}, ValueError, "expected to differ in lr alone"),
         ({"seeds": [1, 2]}, ValueError, "seeds has 2 entries, but there are 3 networks"),

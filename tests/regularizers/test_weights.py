@@ -87,6 +87,12 @@ def test_the_classifier_is_found(entry: Entry) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_the_classifier_may_be_the_whole_network() -> None:
+    network = nn.Linear(3, 2)
+    value = ClassifierPenalty(weight=0.5)(network, torch.rand(4, 3))
+    torch.testing.assert_close(torch.autograd.grad(value, network.weight)[0], network.weight)
+
+
 def test_the_classifier_by_name_needs_no_data() -> None:
     network = small()
     value = ClassifierPenalty(weight=2.0, layer="4")(network)

@@ -102,9 +102,15 @@ def test_gradients_are_clipped_as_torch_does_it(most: float) -> None:
     assert (max(norms) > most) == (most < 100)
 
 
-def test_a_torch_optimizer_in_a_partial_will_do() -> None:
-    ours = wm.fit(network(), samples(), loss=losses.CrossEntropy(), optimizer=SGD(lr=0.1, momentum=0.9), **FIT)
-    torchs = functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+@pytest.mark.parametrize(
+    ("value", "torchs"),
+    [
+        (SGD(lr=0.1, momentum=0.9), functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)),
+        (SGD(lr=1e-3), torch.optim.SGD),
+    ],
+)
+def test_a_torch_optimizer_in_a_partial_or_its_class_will_do(value: Any, torchs: Any) -> None:
+    ours = wm.fit(network(), samples(), loss=losses.CrossEntropy(), optimizer=value, **FIT)
     theirs = wm.fit(network(), samples(), loss=losses.CrossEntropy(), optimizer=torchs, **FIT)
     assert torch.equal(weights(ours.model), weights(theirs.model))
 

@@ -13,7 +13,7 @@ from widemargin.attacks.noise import Seed, as_generator, normal, uniform
 from widemargin.checks import check_choice, check_count, check_flag, check_number, check_scores_and_labels
 from widemargin.data.array_arguments import takes_arrays
 from widemargin.entry_checks import check_call
-from widemargin.modules import evaluating, forward, unwrap_ddp
+from widemargin.modules import cast_input, evaluating, forward, unwrap_ddp
 from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
@@ -35,7 +35,8 @@ def fgsm(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame; cast to the dtype of the network, which x̂
+            has.
         y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         epsilon: ε ≥ 0, the l_∞ distance that inputs may move.
         bounds: the range of the data, or None. The paper's equation does not clip to it, though its images lie in it.
@@ -63,7 +64,8 @@ def ifgsm(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame; cast to the dtype of the network, which x̂
+            has.
         y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         epsilon: ε ≥ 0, the l_∞ distance that inputs may move.
         step: α > 0, by default ε/10.
@@ -106,7 +108,8 @@ def pgd(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        x: inputs inside `bounds`: a tensor, a NumPy array or a pandas frame; cast to the dtype of the network, which x̂
+            has.
         y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         epsilon: radius ε ≥ 0.
         step: α > 0, by default 2.5·ε/steps; Madry's MNIST networks have ε = 0.3, α = 0.01, 40 steps.
@@ -120,8 +123,10 @@ def pgd(
     check_settings(epsilon, step, steps, p, bounds)
     check_flag("random_start", random_start)
     check_inputs(x, bounds)
-    model, x = read_model(model, read_as), x.detach()
+    model = read_model(model, read_as)
+    x = cast_input(model, x.detach())
     check_call(unwrap_ddp(model), x, y)
+    y = y.to(x.device)
     start = _start(x, epsilon, p, as_generator("pgd", seed)) if random_start else x.clone()
     if epsilon == 0:
         return x.clone()

@@ -19,7 +19,7 @@ from widemargin.checks import check_choice, check_count, check_scores_and_labels
 from widemargin.data.array_arguments import takes_arrays
 from widemargin.entry_checks import check_call
 from widemargin.margins.output import output
-from widemargin.modules import evaluating, forward, unwrap_ddp
+from widemargin.modules import cast_input, evaluating, forward, unwrap_ddp, without_weight_gradients
 from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import HALF, Labels, Mask, PerExample, is_binary, wide
 
@@ -71,7 +71,7 @@ def minimal(
 
     Args:
         model: any network; it is attacked in evaluation mode and left unchanged.
-        x: inputs, inside `bounds`: a tensor, a NumPy array or a pandas frame.
+        x: inputs, inside `bounds`: a tensor, a NumPy array or a pandas frame; cast to the dtype of the network.
         y: class indices, names of classes, or −1.0 and +1.0 for a binary network.
         p: norm of the distance, in [1, ∞].
         steps: most steps of each of the two phases.
@@ -87,7 +87,9 @@ def minimal(
     check_choice("search", search, get_args(Search))
     check_inputs(x, bounds)
     network = read_model(unwrap_ddp(model), read_as)
+    x = cast_input(network, x)
     check_call(network, x, y)
+    y = y.to(x.device)
     with evaluating(network), torch.inference_mode(False), torch.no_grad():
         subject = _Rounding(network, x.dtype) if x.dtype in HALF else network
         problem = _Problem(network=subject, x=wide(x.detach().clone()), y=y.clone(), p=p, bounds=bounds)
@@ -277,11 +279,25 @@ def _fast_minimum_norm(foolbox: ModuleType, problem: _Problem) -> Tensor:
     """The points of foolbox's attack; it needs bounds, and without any gets three times the range of the data."""
     low, high = float(problem.x.min()), float(problem.x.max())
     bounds = problem.bounds or (2 * low - high, 2 * high - low)
-    network = foolbox.PyTorchModel(problem.network, bounds=bounds, device=problem.x.device)  # else moved to the GPU
+    scores = _ScoresOnly(problem.network).eval()
+    network = foolbox.PyTorchModel(scores, bounds=bounds, device=problem.x.device)  # else moved to the GPU
     attack = getattr(foolbox.attacks, _FOOLBOX[problem.p])()
-    with torch.enable_grad():
+    # Its backward pass would add to the gradients of the weights.
+    with without_weight_gradients(problem.network), torch.enable_grad():
         points: Tensor = attack(network, problem.x, problem.y.long(), epsilons=None)[1].detach()
     return torch.where(points.isfinite(), points, problem.x)
+
+
+class _ScoresOnly(nn.Module):
+    """A network that returns its scores alone, whatever else `network` returns."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scores."""
+        return forward(self.network, x)
 
 
 def _gap(scores: Tensor, y: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ def attacked_twins(
         device: where to train; by default where `builder` puts its networks.
         progress: show bars; by default on a terminal only.
     """
-    check_callable("builder", builder, "lambda: models.farhang_mlp(depth=2)")
+    check_callable("builder", builder, "lambda: models.farhang_mlp(depth=2)", makes=nn.Module)
     check_callable("schedule", schedule, "training.Constant()")
     check_numbers("targets", targets, above=0.0)
     alphas = tuple(float(target) for target in targets)

@@ -166,7 +166,7 @@ def rejection_twins(
 
 
 def _check_arguments(builder: object, schedule: object, until: float, test: object) -> None:
-    check_callable("builder", builder, "lambda: models.farhang_mlp(outputs=1)")
+    check_callable("builder", builder, "lambda: models.farhang_mlp(outputs=1)", makes=nn.Module)
     check_callable("schedule", schedule, "training.Constant()")
     check_number("until", until, above=0.0)
     if test is not None:

@@ -25,6 +25,7 @@ from widemargin.checks import (
     check_several,
     check_weights,
 )
+from widemargin.data.array_arguments import takes_arrays_or_tokens
 from widemargin.entry_checks import check_by_sample, checked_by_caller
 from widemargin.margins.measurement import measure
 from widemargin.modules import cast_input, evaluating, predict, predicted_labels, scores_of, uncompiled, unwrap
@@ -161,6 +162,7 @@ class Explanations:
         return explanation.write(path, page_values(self.items, self.notes, title=title))
 
 
+@takes_arrays_or_tokens
 def explain(
     model: nn.Module,
     x: Tensor,
@@ -183,12 +185,13 @@ def explain(
 
     Args:
         model: any classifier, used in evaluation mode.
-        x: inputs `[batch, ...]`: images, rows of a table, tokens, or others.
-        y: their labels, shown beside the decisions: class indices, or −1.0 and +1.0 for a binary network.
+        x: inputs `[batch, ...]`: images, rows of a table, tokens, or others; a tensor, a NumPy array or a pandas frame.
+        y: their labels, shown beside the decisions: class indices, names of classes, or −1.0 and +1.0 for a binary
+            network.
         p: the norm of the distance, in [1, ∞].
         at: the place that is changed; by default the input, or the first embedding where inputs are tokens.
         bounds: the range of the data, in which changed inputs stay, such as (0.0, 1.0), or None.
-        classes: names of the classes.
+        classes: names of the classes; by default those in `y`, sorted.
         names: names of the features of a table, or of tokens by number.
         steps: most steps of each phase of the search.
         search: see `attacks.minimal`.

@@ -22,7 +22,15 @@ from widemargin.data.batching import Batches
 from widemargin.data.seeds import generator
 from widemargin.entry_checks import check_by_sample
 from widemargin.margins.distance import linearize
-from widemargin.modules import cast_input, evaluating, forward, predicted_labels, unwrap_ddp
+from widemargin.modules import (
+    ModelInputs,
+    cast_input,
+    evaluating,
+    forward,
+    output_shapes,
+    predicted_labels,
+    unwrap_ddp,
+)
 
 STATISTICS = ("lower fence", "first quartile", "median", "third quartile", "upper fence")
 POSITIONS = ("input", "first layer", "middle layer", "last layer")
@@ -78,6 +86,8 @@ def margin_signature(
             is_right = predicted_labels(scores.detach()) == y
             right, total = right + int(is_right.sum()), total + len(y)
             distances.append({name: d.detach()[is_right].double().cpu() for name, d in found.items()})
+    if not names:
+        raise ValueError("train has no samples, expected at least one batch")
     values = {}
     for name in dict.fromkeys(names):
         margins = torch.cat([part[name] for part in distances])
@@ -86,16 +96,37 @@ def margin_signature(
     return MarginSignature(values=signature, places=names, accuracy=right / total, samples=total)
 
 
-def four_places(model: nn.Module, x: Tensor) -> tuple[str, ...]:
+def four_places(model: nn.Module, x: ModelInputs) -> tuple[str, ...]:
     """The input (or the embedding of tokens), and the first, middle and last layer with weights before the output.
 
-    Networks with fewer layers have a place twice.
+    Networks with fewer layers have a place twice. Where a layer of these has no margins, which a few samples tell, all
+    layers without margins are left out: those that do not run, run several times, or whose rows are not samples.
     """
     first = places.default_places(model, x)[0]
-    hidden = [name for name in places.check_places(model, "all") if name not in (places.INPUT, first)][:-1]
-    hidden = hidden or [first]
-    chosen = [hidden[round(part * (len(hidden) - 1))] for part in (0.0, 0.5, 1.0)]
+    layers = [name for name in places.check_places(model, "all") if name not in (places.INPUT, first)]
+    chosen = _spread(layers[:-1], first)
+    if len(layers) < 2:
+        return (first, *chosen)
+    runs = {count: output_shapes(model, x[:count], layers) for count in {min(len(x), 2), min(len(x), 3)}}
+    has_margins = {
+        name
+        for name in layers
+        if all(len(found[name]) == 1 and _rows(found[name][0]) == count for count, found in runs.items())
+    }
+    if not has_margins.issuperset({*chosen} - {first}):
+        reached = [name for name in layers if any(found[name] for found in runs.values())]
+        chosen = _spread([name for name in reached[:-1] if name in has_margins], first)
     return (first, *chosen)
+
+
+def _spread(layers: list[str], otherwise: str) -> list[str]:
+    """The first, middle and last of some layers."""
+    layers = layers or [otherwise]
+    return [layers[round(part * (len(layers) - 1))] for part in (0.0, 0.5, 1.0)]
+
+
+def _rows(shape: torch.Size | None) -> int | None:
+    return shape[0] if shape else None
 
 
 def statistics_of(margins: Float64[Tensor, " samples"]) -> Float64[Tensor, " statistics"]:

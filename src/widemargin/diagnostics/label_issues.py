@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from widemargin._io.files import write_json, write_whole
 from widemargin._io.provenance import provenance
-from widemargin.checks import check_callable, check_count, check_flag, check_number, check_seed
+from widemargin.checks import check_callable, check_count, check_finite, check_flag, check_number, check_seed
 from widemargin.data.batching import read
 from widemargin.data.samples import Samples
 from widemargin.diagnostics.cross_validation import Predictions, cross_validate
@@ -223,10 +223,11 @@ def label_issues(
     if progress is not None:
         check_flag("progress", progress)
     samples = read(data, split="train", classes=classes)
+    check_finite(samples.x, "data")  # trainings would name the position in a fold
     labels, named = _labels(samples)
     if build is None:
         build = default_network(samples.x, len(named))
-    check_callable("build", build, "lambda: models.mnist_cnn()")
+    check_callable("build", build, "lambda: models.mnist_cnn()", makes=nn.Module)
     _check_folds(labels, folds, named)
     found = cross_validate(
         build,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from operator import length_hint
 from pathlib import Path
@@ -33,6 +31,7 @@ from widemargin.modules import (
     predict,
     predicted_labels,
     unwrap_ddp,
+    without_weight_gradients,
 )
 from widemargin.probabilities import check_are_scores, read_model
 from widemargin.types import Labels, Mask, PerExample, is_binary
@@ -224,7 +223,7 @@ def measure(
     network = read_model(unwrap_ddp(model), read_as)
     found = batches(data, batch_size=batch_size)
     columns, knows_positions = Columns(), True
-    with evaluating(network), _without_weight_gradients(network), torch.enable_grad():
+    with evaluating(network), without_weight_gradients(network), torch.enable_grad():
         total = length_hint(found) or None
         for x, y, index in track(found.indexed(), "Measuring margins", total=total, progress=progress):
             x = cast_input(network, x)
@@ -278,13 +277,3 @@ def accuracy(network: nn.Module, part: Samples, batch_size: int = 2000) -> float
     y = part.y.to(scores.device)
     correct = scores.reshape(-1) * y > 0 if is_binary(scores) else scores.argmax(dim=1) == y
     return int(correct.sum()) / len(part)
-
-
-@contextmanager
-def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
-    """Switch off gradients of the parameters inside the `with` block, so that the forward pass saves less."""
-    with ExitStack() as stack:
-        for parameter in (p for p in model.parameters() if p.requires_grad):
-            stack.callback(parameter.requires_grad_)
-            parameter.requires_grad_(False)
-        yield

@@ -60,7 +60,7 @@ class Population:
 
 def build(builder: Callable[[], nn.Module], seeds: Sequence[int]) -> list[nn.Module]:
     """A network from `builder` for every seed, with torch's generator seeded by it; the generator is left as it was."""
-    check_callable("builder", builder, "lambda: models.toy_mlp()")
+    check_callable("builder", builder, "lambda: models.toy_mlp()", makes=nn.Module)
     networks = []
     for seed in _checked_seeds(seeds):
         with torch.random.fork_rng(devices=[]):
@@ -227,5 +227,5 @@ def _each(name: str, value: T | Sequence[T], count: int, example: str = "") -> l
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} entries, but there are {count} networks, expected one for each")
     for one in values if example else ():
-        check_callable(name, one, example)
+        check_callable(name, one, example, makes=torch.optim.Optimizer if name == "optimizer" else None)
     return values

@@ -161,15 +161,16 @@ def stacked(values: Sequence[Value], device: torch.device) -> StackedOptimizer:
 
 
 def _value(optimizer: MakesOptimizer) -> Value:
-    """`optimizer` itself, or the same value of a `functools.partial` of a torch optimizer."""
+    """`optimizer` itself, or the same value of a torch optimizer's class or a `functools.partial` of it."""
     if isinstance(optimizer, (SGD, AdamW, RMSprop, NeroOptimizer)):
         return optimizer
-    if isinstance(optimizer, functools.partial) and not optimizer.args and optimizer.func in _VALUES:
-        own, plain = (optimizer.func([torch.zeros(1)], **given).defaults for given in (optimizer.keywords, {"lr": 1.0}))
-        kind = _VALUES[optimizer.func]
+    maker = functools.partial(optimizer) if isinstance(optimizer, type) else optimizer
+    if isinstance(maker, functools.partial) and not maker.args and maker.func in _VALUES:
+        own, plain = (maker.func([torch.zeros(1)], **given).defaults for given in (maker.keywords, {"lr": 1.0}))
+        kind = _VALUES[maker.func]
         known = {field.name for field in dataclasses.fields(kind)}
         is_plain = all(own[name] == plain[name] for name in own.keys() - known - {*_SAME})
-        is_coupled = optimizer.func is torch.optim.Adam and own["weight_decay"]  # which AdamW's decay is not
+        is_coupled = maker.func is torch.optim.Adam and own["weight_decay"]  # which AdamW's decay is not
         if is_plain and not is_coupled:
             made: Value = kind(**{name: value for name, value in own.items() if name in known})
             return made

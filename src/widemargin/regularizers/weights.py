@@ -106,7 +106,7 @@ class ClassifierPenalty:
             scores = forward(network, x[:1])
         seen.matrix(network, scores)  # raises where it is not the classifier
         assert seen.name is not None
-        return module_of(network, seen.name, "layer").weight  # type: ignore[return-value]  # again, with its graph
+        return network.get_submodule(seen.name).weight  # type: ignore[return-value]  # again, with its graph
 
 
 def module_of(network: nn.Module, name: str, argument: str) -> nn.Module:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar, get_args
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from widemargin import norms, places
 from widemargin.checks import (
@@ -92,8 +93,8 @@ def fit(
             training set) if it has `needs_index`; or a criterion of the scores such as `F.cross_entropy` and
             `nn.CrossEntropyLoss(label_smoothing=0.1)`. By default cross-entropy that widens the margins.
         epochs: passes over the data.
-        optimizer: `SGD`, `AdamW`, `RMSprop`, `Nero`, `functools.partial(torch.optim.SGD, lr=…)`, or any function of
-            parameters that returns a torch optimizer.
+        optimizer: `SGD`, `AdamW`, `RMSprop`, `Nero`, `functools.partial(torch.optim.SGD, lr=…)`, a class of torch
+            optimizers with its defaults, or any function of parameters that returns one.
         schedule: `Constant`, `Steps`, `Exponential`, `Cosine`, `WarmUp`, or any function (epoch, epochs) → factor.
         regularizers: `regularizer(model, x, y)` → one number per sample, whose mean is added, or a single number.
         batch_size: samples of a step, of all processes together.
@@ -115,7 +116,7 @@ def fit(
     check_count("batch_size", batch_size)
     check_seed(seed)
     loss = as_loss(loss)
-    check_callable("optimizer", optimizer, "training.AdamW(lr=1e-3) or functools.partial(torch.optim.SGD, lr=0.1)")
+    check_callable("optimizer", optimizer, "functools.partial(torch.optim.SGD, lr=0.1)", makes=Optimizer)
     check_callable("schedule", schedule, "training.Cosine()")
     _check_options(read_as, gradient_clip, regularizers, callbacks, devices)
     opened = _opened(model, data)
