@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.checks import check_count, check_flag, check_images, check_index, check_number
+from widemargin.checks import check_count, check_flag, check_images, check_index, check_module, check_number
 from widemargin.losses.classification import CrossEntropy
 from widemargin.losses.protocol import (
     BackwardOptions,
@@ -147,6 +147,7 @@ class Augmented(Wrapper):
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The changed images, or those given if `model` is in evaluation mode, and their labels."""
+        check_module(model)
         return (self.images(x) if model.training else x), y
 
     def images(self, x: Images) -> Images:
@@ -188,6 +189,7 @@ class CropsAndFlips(Wrapper):
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The changed images, or those given if `model` is in evaluation mode, and their labels."""
+        check_module(model)
         return (self.images(x) if model.training else x), y
 
     def images(self, x: Images) -> Images:
