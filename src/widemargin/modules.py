@@ -248,9 +248,22 @@ def cast_input(model: nn.Module, x: ModelInputs) -> ModelInputs:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Put `model` in evaluation mode inside the `with` block, then every module of it back in the mode it had.
 
-    `model.train()` afterwards would not do: it would wake layers that the user had put to evaluation on purpose.
+    `model.train()` afterwards would also switch layers that the user had set to evaluation mode.
     """
     with in_mode(model, training=False):
+        yield
+
+
+@contextmanager
+def in_training_mode(model: nn.Module) -> Iterator[None]:
+    """Put `model` in training mode inside the `with` block, unless it is in it: then every module keeps its mode.
+
+    So a part that the user had put in evaluation mode, such as a frozen backbone with BatchNorm, stays in it.
+    """
+    if model.training:
+        yield
+        return
+    with in_mode(model, training=True):
         yield
 
 

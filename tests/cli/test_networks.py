@@ -92,7 +92,7 @@ def test_a_name_with_settings_is_the_network_of_the_zoo_from_the_seed() -> None:
 def test_a_bad_name_or_setting_is_told(model: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError) as told:
         resolve(model, settings=settings)
-    assert str(told.value).startswith(said)
+    assert said in str(told.value)
 
 
 def test_a_file_is_no_network(here: Path) -> None:
@@ -122,6 +122,8 @@ def test_a_class_of_a_package(here: Path) -> None:
     [
         ("", "absent_nets:build", {}, ImportError, "--model is 'absent_nets:build', but there is no module 'absent_"),
         ("", "some_nets.more:f", {}, ImportError, "--model is 'some_nets.more:f', but there is no module 'some"),
+        ("", "some_nets.py:f", {}, ImportError, "installed; did you mean some_nets:f?"),
+        ("def f(:", "some_nets:f", {}, ImportError, "some_nets.py, line 1 is no valid Python: invalid syntax"),
         ("import absent_x", "some_nets:f", {}, ImportError, "--model is 'some_nets:f', but some_nets can't be import"),
         ("", "some_nets:build", {}, ValueError, "--model is 'some_nets:build', but some_nets has no 'build'"),
         ("f = 3", "some_nets:f", {}, TypeError, "--model is 'some_nets:f', which is a int"),
@@ -138,7 +140,7 @@ def test_a_bad_function_is_told(
     (here / "some_nets.py").write_text(code)
     with pytest.raises(kind) as told:
         resolve(model, settings=settings)
-    assert str(told.value).startswith(said)
+    assert said in str(told.value)
 
 
 def test_a_bug_in_the_users_code_is_not_hidden(here: Path) -> None:
@@ -192,7 +194,7 @@ def test_weights_that_do_not_fit_are_told(tmp_path: Path, change: dict[str, Tens
     save_file({name: tensor for name, tensor in stored.items() if tensor is not None}, tmp_path / "net.safetensors")
     with pytest.raises(ValueError) as told:
         resolve("toy-mlp", settings=SMALL, weights=tmp_path / "net.safetensors")
-    assert str(told.value).startswith(said)
+    assert said in str(told.value)
     assert said.startswith("--weights has 'fc1") or str(told.value) == said
 
 

@@ -92,7 +92,7 @@ def test_the_same_command_again_goes_on_and_another_one_is_told(run: Run, monkey
     assert Path("runs/train/weights.safetensors").read_bytes() == before
     answer = run(*command, "--r", "3")
     assert answer.code == 2
-    assert "checkpoint is 'runs/train/checkpoint', which holds a training with loss MarginLoss" in answer.err
+    assert "--out is 'runs/train', where a training with another setting was begun (loss)" in answer.err
     assert answer.out == ""
 
 
@@ -118,10 +118,12 @@ def test_a_training_that_dies_ends_with_its_sentence(run: Run) -> None:
     [
         (("--loss", "odn", "--gamma", "1"), "--gamma is not for --loss odn, but for hinge, large-margin, odn-hinge"),
         (("--gamma", "1"), "--gamma is not for --loss wide-margin"),
-        (("--loss", "large-margin", "--gamma", "-1"), "gamma is -1.0"),
-        (("--share", "2"), "share is 2.0"),
+        (("--loss", "large-margin", "--gamma", "-1"), "--gamma is -1.0"),
+        (("--share", "2"), "--share is 2.0"),
         (("--loss", "odn", "--strength", "1"), "--strength is not for --loss odn, but for wide-margin"),
-        (("--lr", "-1"), "lr is -1"),
+        (("--lr", "-1"), "--lr is -1"),
+        (("--momentum", "0.9"), "--momentum is 0.9, which is for --optimizer sgd or rmsprop"),
+        (("--tensorboard", "/dev/null"), "--tensorboard is '/dev/null'"),
         (("--p", "0.5"), "--p: p is 0.5"),
         (("--at", "inptu"), "--at: at has 'inptu', which is no module of"),
         (("--count", "9999"), "--count: count is 9999"),

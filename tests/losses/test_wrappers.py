@@ -237,3 +237,22 @@ def test_hues_are_turned_in_full_precision_under_autocast() -> None:
     torch.manual_seed(0)
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(Augmented().images(x), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", [CropsAndFlips, Augmented])
+def test_a_network_in_evaluation_mode_gets_the_images_as_they_are(kind: type[CropsAndFlips | Augmented]) -> None:
+    model, x, y = nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), _images(), torch.arange(6) % 3
+    plain = losses.CrossEntropy()(model, x, y)
+    assert torch.equal(kind()(model.eval(), x, y), plain)
+    assert not torch.equal(kind()(model.train(), x, y), plain)
+
+
+@pytest.mark.parametrize("kind", [CropsAndFlips, Augmented])
+def test_changed_images_take_a_criterion_of_torch(kind: type[CropsAndFlips | Augmented]) -> None:
+    model, x, y = nn.Sequential(nn.Flatten(), nn.Linear(192, 3)).eval(), _images(), torch.arange(6) % 3
+    torch.testing.assert_close(kind(loss=nn.CrossEntropyLoss())(model, x, y), losses.CrossEntropy()(model, x, y))
+
+
+def test_images_that_are_not_changed_are_not_augmented() -> None:
+    assert CropsAndFlips(loss=losses.WideMargin()).loss == losses.WideMargin(augmented=True)
+    assert CropsAndFlips(loss=losses.WideMargin(), crop=0, flip=False).loss == losses.WideMargin()

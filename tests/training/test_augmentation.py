@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 import widemargin as wm
 from training.cases import network, samples
@@ -48,6 +49,9 @@ RANDOM: dict[str, Change] = {
     "by name": lambda x: {"mask": torch.ones(3), "image": noisy(x)},
     "a list": lambda x: [x, random.random()],
     "another length": lambda x: x[: random.randint(1, 9)],
+    "a list of another length": lambda x: [0] * random.randint(1, 9),
+    "an image of Pillow": lambda x: Image.fromarray(np.random.randint(256, size=(2, 2), dtype=np.uint8)),  # noqa: NPY002
+    "a text": lambda x: random.choice(["word", "words"]),
 }
 THE_SAME: dict[str, Change] = {
     "as they are": lambda x: x,
@@ -100,17 +104,44 @@ def test_the_global_generators_are_restored() -> None:
     assert states() == before
 
 
-def test_only_a_loss_that_depends_on_it_reads_samples() -> None:
-    def fails(_: Tensor) -> Tensor:
-        raise AssertionError("a sample was read")
+def test_a_transform_in_the_collate_function_is_noticed() -> None:
+    def collate(rows: list[Any]) -> Any:
+        return torch.stack([noisy(x) for x, _ in rows]), torch.stack([y for _, y in rows])
 
-    plain, known = wm.losses.CrossEntropy(), wm.WideMargin(augmented=False)
-    assert for_data(plain, 9, Changed(fails)) is plain
-    assert for_data(known, None, Changed(fails)) is known
-    with pytest.raises(AssertionError, match="was read"):
-        for_data(wm.WideMargin(), None, Changed(fails))
-    wrapped = for_data(wm.losses.Weighted(loss=wm.WideMargin(), classes=(1.0, 1.0, 1.0)), 9, Changed(noisy))
+    data = Changed(lambda x: x)
+    assert is_augmented(data, collate=collate)
+    assert not is_augmented(data, collate=default_collate)
+
+
+def test_only_the_positions_of_the_training_are_read() -> None:
+    def change(x: Tensor) -> Tensor:
+        raise OSError("a damaged file")
+
+    class Damaged(Changed):
+        def __getitem__(self, i: int) -> Any:
+            return super().__getitem__(i) if i < 8 else (noisy(self.samples.x[i]), self.samples.y[i])
+
+    assert is_augmented(Damaged(change), range(8, 40))
+    assert not is_augmented(Damaged(change), range(8))  # the training raises the error, where it reads them
+
+
+def test_only_a_loss_that_depends_on_it_reads_samples() -> None:
+    def fails() -> bool:
+        raise AssertionError("samples were read")
+
+    plain, known = wm.losses.CrossEntropy(), wm.WideMargin(samples=9, augmented=False)
+    assert for_data(plain, 9, fails) is plain
+    assert for_data(known, None, fails) is known
+    with pytest.raises(AssertionError, match="were read"):
+        for_data(wm.WideMargin(), 9, fails)
+    weighted = wm.losses.Weighted(loss=wm.WideMargin(), classes=(1.0, 1.0, 1.0))
+    wrapped = for_data(weighted, 9, lambda: True)
     assert getattr(wrapped, "loss", None) == wm.WideMargin(samples=9, augmented=True)
+
+
+def test_an_unknown_number_of_samples_is_a_warning_where_it_matters() -> None:
+    with pytest.warns(UserWarning, match="samples"):
+        assert for_data(wm.WideMargin(), None, lambda: False) == wm.WideMargin()
 
 
 @pytest.mark.parametrize("form", [lambda data: data, lambda data: DataLoader(data, batch_size=20)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import widemargin as wm
 from training.cases import CPU, network, samples
@@ -109,6 +111,18 @@ def test_early_stopping_waits_for_a_better_value(rate: float, mode: Any, epochs:
     settings = {**SETTINGS, "epochs": 8, "optimizer": SGD(lr=rate), "validation": samples()}
     result = wm.fit(network(), samples(), callbacks=[stopping], **settings)
     assert result.history.last()["epoch"] == epochs
+
+
+def test_nan_is_the_worst_value_of_early_stopping() -> None:
+    """The distance of a network with equal scores is NaN; it grows afterwards."""
+    model = network()
+    nn.init.zeros_(model.get_parameter("3.weight"))
+    stopping = EarlyStopping(monitor="train/distance at input", patience=2, mode="max")
+    result = wm.fit(model, samples(), callbacks=[stopping], **{**SETTINGS, "epochs": 6, "optimizer": SGD(lr=0.05)})
+    values = [float(row["distance at input"]) for row in result.history.rows]
+    assert math.isnan(values[0])
+    assert values[1:] == sorted(set(values[1:]))
+    assert result.history.last()["epoch"] == 6
 
 
 @pytest.mark.parametrize(

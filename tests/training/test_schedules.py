@@ -1,10 +1,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader, IterableDataset
 
-from widemargin.training import Constant, Cosine, Exponential, Steps, WarmUp
+import widemargin as wm
+from training.cases import network, samples
+from widemargin import losses
+from widemargin.training import (
+    SGD,
+    Callback,
+    Constant,
+    Cosine,
+    Exponential,
+    FitState,
+    Measure,
+    Steps,
+    WarmUp,
+)
+from widemargin.training.schedules import Schedule
 
 
 def test_constant() -> None:
@@ -56,3 +73,44 @@ def test_bad_values_get_a_sentence() -> None:
         Exponential(factor=math.nan)
     with pytest.raises(ValueError, match="every is 0"):
         Exponential(factor=0.9, every=0)
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(samples(25))
+
+
+class Sized(Stream):
+    def __len__(self) -> int:
+        return 25
+
+
+def rates(data: IterableDataset[Any], schedule: Schedule, epochs: int) -> list[float]:
+    """The learning rate of every step on a stream in batches of ten."""
+
+    class Noted(Callback):
+        def on_step_end(self, state: FitState) -> None:
+            found.append(state.lr)
+
+    found: list[float] = []
+    loader = DataLoader(data, batch_size=10)
+    wm.fit(
+        network(),
+        loader,
+        loss=losses.CrossEntropy(),
+        optimizer=SGD(lr=1.0),
+        schedule=schedule,
+        epochs=epochs,
+        callbacks=[Noted(), Measure(every=None)],
+    )
+    return found
+
+
+def test_a_stream_with_a_length_has_the_schedule_of_its_steps() -> None:
+    assert rates(Sized(), WarmUp(epochs=1), 1) == pytest.approx([0, 1 / 3, 2 / 3])
+    assert rates(Stream(), Cosine(), 2) == pytest.approx([1, 1, 1, 0.5, 0.5, 0.5])
+
+
+def test_a_stream_of_unknown_length_needs_a_schedule_that_does_not_begin_at_0() -> None:
+    with pytest.raises(ValueError, match=r"schedule is WarmUp\(.*\), whose factor is 0 in the whole first epoch"):
+        rates(Stream(), WarmUp(epochs=1), 3)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widemargin.cli.console import out, table, text
-from widemargin.cli.options import DataRoot
+from widemargin.cli.options import DataRoot, Label
 from widemargin.cli.sources import DataSource
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ ABOUT = {
 
 def data(
     name: Annotated[str | None, typer.Argument(metavar="NAME|FILE", help="Load this data set and describe it.")] = None,
+    label: Label = None,
     data_root: DataRoot = None,
 ) -> None:
     r"""List the data sets, or load one and describe it.
@@ -44,8 +45,10 @@ def data(
       widemargin data photos/
     """
     console = out()
+    if name is None and label is not None:
+        raise ValueError(f"--label is {label!r}, a column of a table, but there is no FILE")
     if name is not None:
-        console.print(_one(DataSource(data=name, root=data_root).load(option="NAME")))
+        console.print(_one(DataSource(data=name, label=label, root=data_root).load(option="NAME")))
         return
     rows = [(known, *words) for known, words in ABOUT.items()]
     console.print(table("The data sets", "name", "description", "source", rows=rows, no_wrap=["name"]))

@@ -152,7 +152,7 @@ def _arm(
     started = time.perf_counter()
     networks = [_trained(method, *parts, epochs=epochs, seed=seed, sizes=sizes) for seed, parts in splits.items()]
     seconds = time.perf_counter() - started
-    log(f"{method.label}: {len(networks)} networks trained and attacked in {seconds:.0f} s")
+    log(f"{method.label}: {len(networks)} network{'s' * (len(networks) > 1)} trained and attacked in {seconds:.0f} s")
     first = networks[0]
     distances = [one.measured.margins["input"] for one in networks]
     each: list[Seeded] = [

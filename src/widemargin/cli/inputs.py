@@ -62,7 +62,8 @@ def load_inputs(
             check_places(network, at)
     loaded = source.load() if loaded is None else loaded
     samples = source.part(loaded)
-    check_fits(network, samples, model, source.data, loaded.classes if source.is_own else ())
+    classes = loaded.classes if source.is_own else tuple(map(str, range(len(loaded.classes))))  # names are its own
+    check_fits(network, samples, model, source.data, classes)
     own = {"test": source.test, "label": source.label, "network": settings} if source.is_own else {}
     origin = {
         "model": model,

@@ -13,7 +13,7 @@ from widemargin.cli import options
 from widemargin.cli.console import notice, number, out, share, table, text, wrote
 from widemargin.cli.inputs import check_fits, check_folder, find_device, in_memory, make_folder, with_sizes
 from widemargin.cli.networks import parse_settings, resolve
-from widemargin.cli.options import network_option, option, result_option
+from widemargin.cli.options import data_option, network_option, option, result_option
 from widemargin.cli.sources import DataSource
 from widemargin.registry import LossName
 
@@ -42,7 +42,10 @@ def label_issues(
     ] = None,
     set_: options.Set = None,
     label: options.Label = None,
-    split: options.Split = "train",
+    split: Annotated[
+        options.DataSplit | None,
+        data_option("The samples to rank; by default the training set, of your own files all samples."),
+    ] = None,
     data_root: options.DataRoot = None,
     folds: Annotated[
         int,
@@ -84,8 +87,8 @@ def label_issues(
 
     check_folder(folder)
     chosen = find_device(device)
-    source = DataSource(data=data, label=label, split=split, seed=seed, root=data_root)
-    source = replace(source, split="all") if source.is_own else source  # own data have no test part that was kept apart
+    source = DataSource(data=data, label=label, seed=seed, root=data_root)
+    source = replace(source, split=split or ("all" if source.is_own else "train"))
     loaded = source.load()
     samples = in_memory(source.part(loaded), data)
     settings = parse_settings(set_ or [])
@@ -135,7 +138,8 @@ def _builder(
 def _sentence(found: LabelIssues, data: str) -> str:
     count = len(found.suspects)
     low, high = map(share, found.expected_precision)
-    expected = f"; {low} to {high} of them are expected to be wrong" if count else ""
+    between = low if low == high else f"{low} to {high}"
+    expected = f"; {between} of them are expected to be wrong" if count else ""
     return f"{data}: {count:,} of {len(found):,} labels are suspects{expected}"
 
 

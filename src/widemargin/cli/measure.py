@@ -36,7 +36,11 @@ def measure(
     ] = "1",
     read_as: Annotated[
         Literal["logits", "softmax", "probabilities"],
-        margin_option("Use the scores, their softmax, or scores from probabilities that the network returns."),
+        margin_option(
+            "logits: the scores. softmax: their softmax. probabilities: scores from probabilities that the network "
+            "returns.",
+            "KIND",
+        ),
     ] = "logits",
     batch_size: options.BatchSize = 256,
     device: options.Device = "auto",

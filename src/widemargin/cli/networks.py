@@ -92,7 +92,12 @@ def imported(model: str, option: str = "--model", returns: str = "an nn.Module")
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise ImportError(f"{option} is {model!r}, but {module_name} can't be imported: {error}") from error
-        raise ImportError(f"{option} is {model!r}, but there is no module {error.name!r} here or installed") from error
+        hint = f"; did you mean {module_name[:-3]}:{function_name}?" if module_name.endswith(".py") else ""
+        there = f"there is no module {error.name!r} here or installed"
+        raise ImportError(f"{option} is {model!r}, but {there}{hint}") from error
+    except SyntaxError as error:
+        where = f"{error.filename}, line {error.lineno}"
+        raise ImportError(f"{option} is {model!r}, but {where} is no valid Python: {error.msg}") from error
     function = getattr(module, function_name, None)
     if function is None:
         raise ValueError(f"{option} is {model!r}, but {module_name} has no {function_name!r}")

@@ -26,6 +26,8 @@ def picture(
     set_: options.Set = None,
     weights: options.Weights = None,
     seed: options.Seed = 0,
+    test: options.Test = None,
+    label: options.Label = None,
     split: options.Split = "test",
     data_root: options.DataRoot = None,
     samples: Annotated[
@@ -82,7 +84,7 @@ def picture(
         if model is None or data is None:
             raise ValueError("--model and --data are needed, or --paper for a picture of a paper")
         chosen = parse_samples(samples)
-        source = DataSource(data=data, split=split, seed=seed, root=data_root)
+        source = DataSource(data=data, test=test, label=label, split=split, seed=seed, root=data_root)
         inputs = load_inputs(model, source, set_, weights, device, folder)
         note_untrained(model, weights)
         drawn = _picture(inputs, chosen, padding, max_cells, pixels)

@@ -52,6 +52,8 @@ class DataSource:
             with about(option):
                 return load(self.data, root=self.root or session.data_root, verify=session.verify)
         with about(option):
+            if self._is_function and self.label is not None:
+                raise ValueError(f"--label is {self.label!r}, a column of a table, but {self.data!r} is a function")
             if self._is_function:
                 return self._called()
             return load_files(self.data, test=self.test, label=self.label, seed=self.seed)

@@ -46,8 +46,9 @@ def by_place(result: Measurement) -> Table:
 
 
 def accuracy(result: Measurement) -> str:
-    """The accuracy, and the mean of the accuracies of the classes."""
-    return f"accuracy {100 * result.accuracy:.2f} % (balanced {100 * result.balanced_accuracy:.2f} %)"
+    """The accuracy, and the mean of the accuracies of the classes where that differs."""
+    found, balanced = (f"{100 * value:.2f} %" for value in (result.accuracy, result.balanced_accuracy))
+    return f"accuracy {found}" + (f" (balanced {balanced})" if balanced != found else "")
 
 
 def by_class(result: Measurement, place: str, names: Sequence[str]) -> Table:

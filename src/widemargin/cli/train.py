@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from widemargin import __version__, registry
+from widemargin._io.files import check_writable
 from widemargin._io.optional import check_installed, is_installed
 from widemargin.cli import arms, options, tables
 from widemargin.cli.console import complain, out, text, wrote
@@ -80,7 +81,15 @@ def train(
     batch_size: options.BatchSize = 128,
     device: options.Device = "auto",
     tensorboard: Annotated[Path | None, result_option("Write TensorBoard logs to this folder.", "FOLDER")] = None,
-    folder: options.Folder = Path("runs/train"),
+    folder: Annotated[
+        Path,
+        result_option(
+            "Folder of the results. A training with the same settings that was begun there is continued; one with "
+            "other settings is an error.",
+            "FOLDER",
+            flag="--out",
+        ),
+    ] = Path("runs/train"),
 ) -> None:
     r"""Train a network with wide margins, measure it on the test set, and write a page.
 
@@ -114,6 +123,7 @@ def train(
     from widemargin import norms
     from widemargin.data import subset
     from widemargin.training import Devices, Measure, TensorBoard, TrainingStopped, fit
+    from widemargin.training.checkpoint import OtherTrainingError
 
     if p is not None:
         with about("--p"):
@@ -126,6 +136,8 @@ def train(
     weighted = {"jacobian": jacobian, "weight-decay": weight_decay}
     regularizers = registry.regularizers([{"name": name, "weight": weight} for name, weight in weighted.items()])
     steps = _optimizer(optimizer, lr, momentum)
+    if tensorboard is not None:
+        check_writable("--tensorboard", tensorboard)
     if not is_installed("lightning"):
         check_installed("lightning_fabric", purpose="training")
     check_installed("pyarrow", purpose="writing margins.parquet")  # before the work, not after it
@@ -156,6 +168,11 @@ def train(
     except TrainingStopped as stopped:
         complain(str(stopped))
         raise typer.Exit(1) from None
+    except OtherTrainingError as other:
+        raise ValueError(
+            f"--out is {str(folder)!r}, where a training with another setting was begun ({other.setting}): name "
+            "another folder, or remove this one"
+        ) from other
     origin = {
         **{key: inputs.origin[key] for key in ("model", "set", "data", "device")},
         "start": inputs.origin["weights"],
@@ -186,12 +203,24 @@ def _loss(name: LossName, options: Mapping[str, Json], *, as_printed: bool) -> L
             values[key] = value
         elif key not in ("at", "p"):
             raise ValueError(f"{flags.get(key, f'--{key}')} is not for --loss {name}, but for {', '.join(losses)}")
-    return registry.loss(values)
+    try:
+        return registry.loss(values)
+    except (ValueError, TypeError) as error:
+        name_of_option, _, rest = str(error).partition(" ")
+        if name_of_option not in given:
+            raise
+        raise type(error)(f"--{name_of_option.replace('_', '-')} {rest}") from error
 
 
 def _optimizer(name: OptimizerName, lr: float | None, momentum: float | None) -> MakesOptimizer:
     usual = {"lr": 0.01, "momentum": 0.9} if name == "sgd" else {}
     given = {key: value for key, value in (("lr", lr), ("momentum", momentum)) if value is not None}
+    if lr is not None:
+        from widemargin.checks import check_number
+
+        check_number("--lr", lr, above=0.0)
+    if momentum is not None and name == "adam":
+        raise ValueError(f"--momentum is {momentum}, which is for --optimizer sgd or rmsprop, but that is {name}")
     with about("--optimizer"):
         return registry.optimizer({"name": name, **usual, **given})
 

@@ -19,7 +19,8 @@ from widemargin.data.reading import read_inputs, read_labels, read_pair
 from widemargin.data.samples import Data, Samples
 from widemargin.data.seeds import generator
 
-ENDINGS = (".npz", ".csv", ".parquet")
+TABLES = (".csv", ".parquet")
+ENDINGS = (".npz", *TABLES)
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
 INPUT_KEYS = ("x", "X", "data", "images", "inputs", "features")
 LABEL_KEYS = ("y", "label", "labels", "target", "targets", "class")
@@ -53,6 +54,8 @@ def load_files(
     check_number("share", share, above=0.0, below=1.0)
     check_seed(seed)
     path = Path(source).expanduser()
+    if label is not None and path.suffix.lower() not in TABLES:
+        raise ValueError(f"label is {label!r}, a column of a table, but {path} is no .csv or .parquet file")
     parts = _read(path, label)
     if test is not None:
         parts = {"train": _whole(parts, path), "test": _whole(_read(Path(test).expanduser(), label), Path(test))}
@@ -113,7 +116,7 @@ def _read(path: Path, label: str | None) -> dict[str, Samples]:
         return _folder(path)
     if path.suffix.lower() == ".npz":
         return _arrays(path)
-    if path.suffix.lower() in (".csv", ".parquet"):
+    if path.suffix.lower() in TABLES:
         return {"all": _table(path, label)}
     raise ValueError(f"{path} has the ending {path.suffix!r}, expected {', '.join(ENDINGS)} or a folder of images")
 

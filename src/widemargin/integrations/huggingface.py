@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
+from functools import partial
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from widemargin.checks import check_callable
 from widemargin.losses.protocol import Loss, needs_index
 from widemargin.losses.wide_margin import WideMargin
 from widemargin.modules import NamedInputs
-from widemargin.training.augmentation import for_data
+from widemargin.training.augmentation import for_data, is_augmented
 
 HuggingFaceTrainer: TypeAlias = Any
 """`transformers.Trainer`, which is never imported here."""
@@ -59,12 +60,12 @@ def compute_loss(loss: Loss = WideMargin()) -> ComputeLoss:  # noqa: B008 (a fro
 
 
 def _of_trainer(loss: Loss, trainer: HuggingFaceTrainer) -> Loss:
-    """`loss` for the data set that is trained on, which is asked once; itself where that has no length."""
+    """`loss` adapted to `train_dataset`, cached per data set; unchanged if it has no length."""
     data = getattr(trainer, "train_dataset", None)
     if not isinstance(data, Sized) or len(data) == 0:
         return loss
     seen = vars(trainer).get("_loss_of_data")
     if seen is None or seen[0] is not data or seen[1] is not loss:
-        trainer._loss_of_data = seen = data, loss, for_data(loss, len(data), data)
+        trainer._loss_of_data = seen = data, loss, for_data(loss, len(data), partial(is_augmented, data))
     found: Loss = seen[2]
     return found

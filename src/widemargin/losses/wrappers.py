@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin.checks import check_callable, check_count, check_flag, check_images, check_index
+from widemargin.checks import check_count, check_flag, check_images, check_index, check_module, check_number
 from widemargin.losses.classification import CrossEntropy
 from widemargin.losses.protocol import (
     BackwardOptions,
@@ -26,6 +26,7 @@ from widemargin.losses.protocol import (
     turns_of,
     values_of,
 )
+from widemargin.losses.score_criterion import as_loss
 from widemargin.modules import ModelInputs
 from widemargin.split_backward.backward import Backward
 
@@ -121,6 +122,8 @@ class Wrapper:
 class Augmented(Wrapper):
     """L at randomly changed images: shifted, with other contrast and hue (elsayed §4.3, which gives no numbers).
 
+    A network in evaluation mode gets the images as they are.
+
     The random numbers are from the generator of the images' device, which training seeds by network and step, so that a
     step can be a CUDA graph.
 
@@ -137,11 +140,15 @@ class Augmented(Wrapper):
     hue: float | int = 0.05
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loss", for_augmented(self.loss))
+        object.__setattr__(self, "loss", for_augmented(as_loss(self.loss)))
+        check_count("crop", self.crop, least=0)
+        check_number("contrast", self.contrast, least=0.0)
+        check_number("hue", self.hue, least=0.0)
 
-    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """The changed images, and their labels."""
-        return self.images(x), y
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The changed images, or those given if `model` is in evaluation mode, and their labels."""
+        check_module(model)
+        return (self.images(x) if model.training else x), y
 
     def images(self, x: Images) -> Images:
         """Changed copies of `x`, in [0, 1] as these are."""
@@ -159,6 +166,8 @@ class Augmented(Wrapper):
 class CropsAndFlips(Wrapper):
     """L at randomly shifted and mirrored images, the usual augmentation of CIFAR-10, on the images' device.
 
+    A network in evaluation mode gets the images as they are, so that validation losses are those of the data.
+
     The random numbers are from the generator of that device, so that a step can be a CUDA graph. `WideMargin` has less
     weight at such images, unless it is given `augmented=False`.
 
@@ -173,14 +182,15 @@ class CropsAndFlips(Wrapper):
     flip: bool = True
 
     def __post_init__(self) -> None:
-        check_callable("loss", self.loss, "WideMargin()")
-        object.__setattr__(self, "loss", for_augmented(self.loss))
         check_count("crop", self.crop, least=0)
         check_flag("flip", self.flip)
+        loss = as_loss(self.loss)
+        object.__setattr__(self, "loss", for_augmented(loss) if self.crop or self.flip else loss)
 
-    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """The changed images, and their labels."""
-        return self.images(x), y
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The changed images, or those given if `model` is in evaluation mode, and their labels."""
+        check_module(model)
+        return (self.images(x) if model.training else x), y
 
     def images(self, x: Images) -> Images:
         """Changed copies of `x`."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+import warnings
+from collections.abc import Callable, Mapping, Sequence, Sized
 from numbers import Number
 from typing import Any
 
@@ -17,43 +18,67 @@ from widemargin.training.batches import seed_all
 READ = 8
 """The most samples that are read twice."""
 
+Collate = Callable[[list[Any]], object]
 
-def for_data(loss: Loss, samples: int | None, dataset: object) -> Loss:
-    """`loss` for this number of training samples, and for augmented ones if `dataset` changes them at random."""
+
+def for_data(loss: Loss, samples: int | None, augmented: Callable[[], bool]) -> Loss:
+    """`loss` for this number of training samples, and for augmented ones if `augmented()`.
+
+    Warns where the number is not known and the loss depends on it.
+    """
+    if samples is None and for_samples(loss, 1) is not loss:
+        warnings.warn(
+            f"the number of training samples is not known, and {loss!r} has its full weight, as for few samples: "
+            "pass WideMargin(samples=...)",
+            stacklevel=2,
+        )
     known = for_samples(loss, samples)
-    augmented = for_augmented(known)
-    return augmented if augmented is not known and is_augmented(dataset) else known
+    changed = for_augmented(known)
+    return changed if changed is not known and augmented() else known
 
 
 @takes_turns
-def is_augmented(dataset: object) -> bool:
+def is_augmented(dataset: object, positions: Sequence[Any] | None = None, collate: Collate | None = None) -> bool:
     """Whether samples of `dataset` differ when they are read again, as images with random crops do.
 
-    Some are read twice; the global generators are restored. False where samples can't be read by position.
+    Some are read twice, and put into a batch twice by `collate`; the global generators are restored. False where
+    samples can't be read by position. `positions` are those that training reads, all by default.
     """
     if not isinstance(dataset, Sized) or not hasattr(dataset, "__getitem__"):
         return False
-    cpu, count = torch.device("cpu"), len(dataset)
+    known = range(len(dataset)) if positions is None else positions
+    some = known[:: max(1, -(-len(known) // READ))]
+    cpu, rows = torch.device("cpu"), []
     with preserve_rng(cpu):
-        seed_all(cpu, "augmentation")  # a resumed training finds the same
-        return any(_differ(dataset[i], dataset[i]) for i in range(0, count, max(1, -(-count // READ))))
+        seed_all(cpu, "augmentation")  # so that a resumed training gets the same answer
+        try:
+            for i in some:
+                rows.append(dataset[i])
+                if _differ(rows[-1], dataset[i]):
+                    return True
+            return bool(rows) and collate is not None and _differ(collate(rows), collate(rows))
+        except Exception:  # of the data set: training raises it where it reads this sample
+            return False
 
 
 def _differ(first: object, second: object) -> bool:
-    """Whether two readings of a sample differ in a tensor, an array or a number."""
+    """Whether two readings of a sample differ in an array, a number or a text."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
-        return any(_differ(value, second.get(key)) for key, value in first.items())
+        return first.keys() != second.keys() or any(_differ(value, second[key]) for key, value in first.items())
     if isinstance(first, tuple | list) and isinstance(second, tuple | list):
-        return any(_differ(*pair) for pair in zip(first, second))
-    if isinstance(first, Tensor) and isinstance(second, Tensor):
-        return first.shape != second.shape or not _same(first, second)
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return first.shape != second.shape or not _same(first, second)
-    if isinstance(first, Number) and isinstance(second, Number):
+        return len(first) != len(second) or any(_differ(*pair) for pair in zip(first, second))
+    if isinstance(first, str) and isinstance(second, str):
+        return first != second
+    if _is_array(first) and _is_array(second):
         return not _same(np.asarray(first), np.asarray(second))
     return False
 
 
+def _is_array(value: object) -> bool:
+    """Whether `value` is a number, a tensor, an array or an image of Pillow."""
+    return isinstance(value, Number | Tensor | np.ndarray) or hasattr(value, "__array_interface__")
+
+
 def _same(first: Any, second: Any) -> bool:
-    """Whether all entries are equal, or both not a number."""
-    return bool(((first == second) | ((first != first) & (second != second))).all())
+    """Whether shapes and entries are equal; two entries that are not numbers are."""
+    return first.shape == second.shape and bool(((first == second) | ((first != first) & (second != second))).all())

@@ -11,16 +11,26 @@ import hashlib
 import itertools
 import operator
 import random
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    default_collate,
+    default_convert,
+)
 
-from widemargin._autograd.preserve_rng import takes_turns
+from widemargin._autograd.preserve_rng import preserve_rng, takes_turns
 from widemargin.data import Batches, Samples, batches
 from widemargin.data.seeds import generator
 from widemargin.modules import ModelInputs, NamedInputs
@@ -74,6 +84,12 @@ class Source(abc.ABC):
     dataset: AnyDataset | None = None
     """The data set whose samples are read one by one; None of tensors and streams."""
 
+    positions: Sequence[Any] | None = None
+    """The positions in `dataset` that are read, each once; None: all of them."""
+
+    collate: Callable[[list[Any]], Any] | None = None
+    """The function of a `DataLoader` that makes a batch of samples, if that is the user's own."""
+
     knows_positions: bool = True
     """Whether batches have the positions of their samples in the training set."""
 
@@ -86,30 +102,55 @@ class Source(abc.ABC):
         """At most `count` samples, always the same, to measure on, and their positions; None from a stream."""
 
 
-def source(data: object, *, batch_size: int, seed: int, replica: Replica) -> Source:
-    """The source that fits `data`, anything that `data.batches` takes; of a `Data` or a name the training set."""
+def source(data: object, *, batch_size: int, seed: int, replica: Replica, fewest: int = 1) -> Source:
+    """The source that fits `data`, anything that `data.batches` takes; of a `Data` or a name the training set.
+
+    A last batch of fewer than `fewest` samples is joined to the one before it; a `DataLoader` keeps its batches.
+    """
     found = batches(data, batch_size=batch_size, split="train")
     if found.samples is not None:
-        return InMemory(found.samples, batch_size, seed, replica)
+        return InMemory(found.samples, Split(batch_size, fewest), seed, replica)
     loader = found.source
     assert isinstance(loader, DataLoader)
     if isinstance(data, DataLoader) or isinstance(loader.dataset, IterableDataset):
         return _Loader(found, seed, replica)
-    return _Indexed(found, batch_size, seed, replica)
+    return _Indexed(found, Split(batch_size, fewest), seed, replica)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The batches of an epoch: `size` samples each; a last one of fewer than `fewest` is joined to the one before."""
+
+    size: int
+    fewest: int = 1
+
+    def ends(self, count: int) -> list[int]:
+        """The end of every batch of `count` samples."""
+        whole, rest = divmod(count, self.size)
+        ends = [self.size * (k + 1) for k in range(whole)]
+        if whole and rest < self.fewest:
+            ends[-1] = count
+        elif rest:
+            ends.append(count)
+        return ends
+
+    def of(self, order: Tensor) -> tuple[Tensor, ...]:
+        """The batches of samples in this order."""
+        return order.tensor_split(self.ends(len(order))[:-1])
 
 
 class InMemory(Source):
     """Tensors, on the device from the beginning."""
 
-    def __init__(self, samples: Samples, batch_size: int, seed: int, replica: Replica) -> None:
-        _check_shares(len(samples), batch_size, replica.processes)
+    def __init__(self, samples: Samples, split: Split, seed: int, replica: Replica) -> None:
+        _check_shares(len(samples), split, replica.processes)
         self.x, self.y = replica.move(samples.x, samples.y)
-        self.batch_size, self.seed, self.replica = batch_size, seed, replica
-        self.count, self.steps = len(self.y), -(-len(self.y) // batch_size)
+        self.split, self.seed, self.replica = split, seed, replica
+        self.count, self.steps = len(self.y), len(split.ends(len(self.y)))
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         """The batches of epoch `number`, from batch `start` on."""
-        for joint in order(len(self.y), number, self.seed).to(self.replica.device).split(self.batch_size)[start:]:
+        for joint in self.split.of(order(len(self.y), number, self.seed).to(self.replica.device))[start:]:
             index = self.replica.share(joint)
             yield Batch(x=self.x[index], y=self.y[index], index=index, joint=len(joint))
 
@@ -123,18 +164,18 @@ class _Indexed(Source):
     count: int
     dataset: AnyDataset
 
-    def __init__(self, found: Batches, batch_size: int, seed: int, replica: Replica) -> None:
+    def __init__(self, found: Batches, split: Split, seed: int, replica: Replica) -> None:
         assert isinstance(found.source, DataLoader)
         dataset: AnyDataset = found.source.dataset
         assert isinstance(dataset, Sized)
         self.opened = found.opened
-        _check_shares(len(dataset), batch_size, replica.processes)
+        _check_shares(len(dataset), split, replica.processes)
         self.dataset, self.count = dataset, len(dataset)
-        self.batch_size, self.seed, self.replica = batch_size, seed, replica
-        self.steps = -(-self.count // batch_size)
+        self.split, self.seed, self.replica = split, seed, replica
+        self.steps = len(split.ends(self.count))
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
-        joints = order(self.count, number, self.seed).split(self.batch_size)
+        joints = self.split.of(order(self.count, number, self.seed))
         for step, joint in enumerate(joints[start:], start):
             index = self.replica.share(joint)
             x, y = self._read(index.tolist(), number, step)
@@ -163,12 +204,14 @@ class _Loader(Source):
         loader = found.source
         assert isinstance(loader, DataLoader)
         self.found, self.loader, self.seed, self.replica = found, loader, seed, replica
-        is_stream = isinstance(loader.dataset, IterableDataset)
-        self.dataset = None if is_stream else loader.dataset
-        drawn = loader.dataset if is_stream else loader.sampler
-        self.count = len(drawn) if isinstance(drawn, Sized) else None
-        # A stream, or a sampler without a length, does not know; a length of 0 is no news either.
-        self.steps = None if is_stream else operator.length_hint(loader) or None
+        self.steps = operator.length_hint(loader) or None
+        if isinstance(loader.dataset, IterableDataset):
+            self.count = len(loader.dataset) if isinstance(loader.dataset, Sized) else None
+            return
+        self.dataset, self.positions = loader.dataset, _drawn(loader)
+        self.count = None if loader.batch_sampler is None else len(self.positions)  # items of such a loader are batches
+        is_own = loader.collate_fn not in (default_collate, default_convert)
+        self.collate = loader.collate_fn if is_own and loader.batch_sampler is not None else None
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         # Every process reads every batch and keeps its share: the order is the loader's, so it can't be split before.
@@ -205,11 +248,29 @@ class _Loader(Source):
         return next(passed, None)
 
     def some(self, count: int) -> tuple[Measurable, Tensor | None] | None:
-        if self.dataset is None:
+        if self.dataset is None or not self.positions:
             return None
-        part = Subset(self.dataset, _some(len(self.dataset), count, self.seed).tolist())  # type: ignore[arg-type]
-        size = self.loader.batch_size or 256
-        return DataLoader(part, batch_size=size, collate_fn=self.loader.collate_fn), None
+        collate = self.loader.collate_fn
+        if self.loader.batch_sampler is None:
+            ((_, y),) = Batches([collate(self.dataset[self.positions[0]])], self.found.opened)
+            count = -(-count // max(1, len(y)))
+        part = Subset(self.dataset, [self.positions[i] for i in _some(len(self.positions), count, self.seed).tolist()])
+        size = None if self.loader.batch_sampler is None else self.loader.batch_size or 256
+        return DataLoader(part, batch_size=size, collate_fn=collate), None
+
+
+def _drawn(loader: DataLoader[Any]) -> Sequence[Any]:
+    """The positions in its data set that `loader` draws, each once; those of one epoch of a user's sampler."""
+    assert isinstance(loader.dataset, Sized)
+    is_all = isinstance(loader.sampler, SequentialSampler | RandomSampler)
+    if is_all and (loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler):
+        return range(len(loader.dataset))
+    with preserve_rng(torch.device("cpu")):
+        seed_all(torch.device("cpu"), "positions")
+        batched = [loader.sampler] if loader.batch_sampler is None else loader.batch_sampler
+        drawn = itertools.islice(itertools.chain.from_iterable(batched), 4 * len(loader.dataset))  # it may not end
+        found = list(dict.fromkeys(int(k) if isinstance(k, Tensor) else k for k in drawn))
+    return sorted(found) if all(isinstance(k, int) for k in found) else found
 
 
 def order(count: int, epoch: int, seed: int) -> Tensor:
@@ -221,11 +282,12 @@ def _some(total: int, count: int, seed: int) -> Tensor:
     return torch.randperm(total, generator=generator("measured while training", seed))[:count].sort().values
 
 
-def _check_shares(count: int, batch_size: int, processes: int) -> None:
-    last = count % batch_size or min(batch_size, count)
-    if min(last, batch_size) < processes:
+def _check_shares(count: int, split: Split, processes: int) -> None:
+    ends = [0, *split.ends(count)]
+    last = ends[-1] - ends[-2] if count else 0
+    if min(last, split.size) < processes:
         raise ValueError(
-            f"batch_size is {batch_size}, which leaves {last} of the {count} samples in the last batch, too few for "
+            f"batch_size is {split.size}, which leaves {last} of the {count} samples in the last batch, too few for "
             f"{processes} processes: choose another batch_size"
         )
 

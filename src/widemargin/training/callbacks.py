@@ -12,6 +12,7 @@ Override the hooks of `Callback` to write your own:
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -115,7 +116,8 @@ class Measure(Callback):
 class EarlyStopping(Callback):
     """Ends the training after `patience` measurements without a new best value of `monitor`, "split/name".
 
-    It looks at the rows that `Measure` adds: "validation/loss", "train/accuracy", "validation/distance at input".
+    It looks at the rows that `Measure` adds: "validation/loss", "train/accuracy", "validation/distance at input". NaN,
+    as the distance of a network without slopes, counts as the worst value.
     """
 
     monitor: str = "validation/loss"
@@ -137,6 +139,8 @@ class EarlyStopping(Callback):
         if not values:
             known = ", ".join(sorted({f"{split}/{key}" for row in rows for key in row} - {f"{split}/split"}))
             raise ValueError(f"monitor is {self.monitor!r}, which was not measured, expected one of {known or 'none'}")
+        worst = math.inf if self.mode == "min" else -math.inf
+        values = [worst if math.isnan(value) else value for value in values]
         best = (min if self.mode == "min" else max)(range(len(values)), key=values.__getitem__)
         return len(values) - 1 - best >= self.patience
 

@@ -41,6 +41,14 @@ class Checkpoint:
         check_number("seconds", self.seconds, above=0.0)
 
 
+class OtherTrainingError(ValueError):
+    """A folder holds the checkpoint of a training with another `setting`."""
+
+    def __init__(self, message: str, setting: str) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
 def save(folder: Path, state: Mapping[str, object], settings: Mapping[str, str]) -> Path:
     """Replace the checkpoint in `folder` by `state` atomically: a reader sees the old one or the new one."""
     tensors: dict[str, Tensor] = {}
@@ -69,9 +77,10 @@ def load(folder: Path, settings: Mapping[str, str]) -> State | None:
         ) from error
     if (key := first_difference(begun, settings)) is not None:
         seeded = ", or seed the network before it is built" if key == "initial weights" else ""
-        raise ValueError(
+        raise OtherTrainingError(
             f"checkpoint is {str(folder)!r}, which holds a training with {key} {begun.get(key)}, but {key} is "
-            f"{settings.get(key)}: name another folder{seeded}, or remove this one"
+            f"{settings.get(key)}: name another folder{seeded}, or remove this one",
+            key,
         )
     return state
 

@@ -80,12 +80,14 @@ def fit(
 ) -> Fit:
     """Minimise mean loss + Σ regularizers over `data`, in place, and return the network with its history.
 
-    For a seed the result is the same on a CPU every time, and the same up to rounding for any number of processes. The
-    network comes back on the device it was trained on and in the mode it was in; the states of the global random
-    number generators are restored.
+    For a seed the result is the same on a CPU every time, and the same up to rounding for any number of processes
+    (not with `WideMargin`, which takes statistics of the part of a batch that a process has). The network comes back on
+    the device it was trained on and in the mode it was in; the states of the global random number generators are
+    restored.
 
     Args:
-        model: any classifier.
+        model: any classifier. If it is in training mode, parts of it in evaluation mode stay in that, such as a frozen
+            backbone with BatchNorm. With BatchNorm, a last batch of one sample is joined to the one before it.
         data: a name (its training set), `data.Data`, `data.Samples`, a pair (x, y) of tensors, NumPy arrays or pandas
             objects, a `Dataset`, a Hugging Face `datasets.Dataset`, or a `DataLoader`, which keeps its own batches and
             order. Tensors are indexed on the device. Labels that are names become indices in sorted order.

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,10 +22,10 @@ from widemargin.data import batches
 from widemargin.losses.protocol import fast_backward, innermost, is_capturable, needs_index, values_of
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
-from widemargin.modules import evaluating, floating_parameter, in_mode, scores_of
+from widemargin.modules import evaluating, floating_parameter, in_training_mode, mixing_modules, scores_of
 from widemargin.probabilities import read_model
 from widemargin.training import checkpoint, distributed
-from widemargin.training.augmentation import for_data
+from widemargin.training.augmentation import for_data, is_augmented
 from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
 from widemargin.training.callbacks import Callback, FitState
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
@@ -41,7 +42,7 @@ def train(fabric: Fabric, config: FitConfig, caller: int) -> Outcome:
         # Processes that were spawned share the memory of the network they were given.
         model = fabric.to_device(config.model if fabric.world_size == 1 else copy.deepcopy(config.model))
         loop = FitLoop(fabric, config, model)
-        with in_mode(model, training=True), loop.kept():
+        with in_training_mode(model), loop.kept():
             loop.resume()
             loop.run()
             loop.save()
@@ -71,8 +72,18 @@ class FitLoop:
             rank=fabric.global_rank,
             processes=fabric.world_size,
         )
-        self.source = source(config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica)
-        config = dataclasses.replace(config, loss=for_data(config.loss, self.source.count, self.source.dataset))
+        with in_training_mode(model):
+            fewest = 2 if mixing_modules(model) else 1  # batch statistics need two samples
+        self.source = found = source(
+            config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica, fewest=fewest
+        )
+        if found.steps is None and not config.schedule(0.0, config.epochs):
+            raise ValueError(
+                f"schedule is {config.schedule!r}, whose factor is 0 in the whole first epoch, because data has no "
+                "length: expected data with a length, or a schedule that does not begin at 0"
+            )
+        augmented = partial(is_augmented, found.dataset, found.positions, found.collate)
+        config = dataclasses.replace(config, loss=for_data(config.loss, found.count, augmented))
         self.fabric, self.config, self.model, self.at = fabric, config, model, Position()
         self.turns = Turns(config.loss)
         takes_outputs = getattr(innermost(config.loss), "takes_outputs", False)
@@ -248,8 +259,8 @@ class FitLoop:
             self.leave_if_asked()
 
     def _factor(self) -> float:
-        epoch = self.at.epoch + (self.at.batch / self.source.steps if self.source.steps else 0.0)
-        return self.config.schedule(epoch, self.config.epochs)
+        passed = min(1.0, self.at.batch / self.source.steps) if self.source.steps else 0.0  # a stream may be longer
+        return self.config.schedule(self.at.epoch + passed, self.config.epochs)
 
     def _passes(self, batch: Batch) -> Tensor:
         """Both numbers of `_backward`, replayed by a CUDA graph where there can be one."""
@@ -289,7 +300,12 @@ class FitLoop:
         with self.fabric.autocast():
             try:
                 values, penalties, is_done = self._values_and_penalties(batch)
-            except ValueError:  # losses refuse scores that are not finite: say why, if that is the reason
+            except ValueError as error:  # losses refuse scores that are not finite: say why, if that is the reason
+                if len(batch.y) == 1 and "more than 1 value per channel" in str(error):
+                    raise ValueError(
+                        "data has a batch of one sample, for which BatchNorm in training mode has no statistics: "
+                        "expected two samples or more, by drop_last=True or another batch_size"
+                    ) from error
                 row = bad_row(self.model, batch.x) if self.checks_values else None
                 if row is None:
                     raise
@@ -356,7 +372,7 @@ class FitLoop:
         if index is None and needs_index(config.loss):
             return known  # such a loss is defined for training samples only
         total, count = 0.0, 0
-        with evaluating(self.model), torch.enable_grad():
+        with evaluating(self.read), torch.enable_grad():
             for x, y in batches(data, batch_size=config.batch_size):
                 rows = None if index is None else index[count : count + len(y)]
                 values = values_of(config.loss, self.for_loss, *self.replica.move(x, y), rows)
