@@ -60,7 +60,19 @@ def test_an_affine_form_is_the_layer(module: nn.Module, shape: tuple[int, ...]) 
     )
     rows = torch.randn_like(form.forward(x))
     torch.testing.assert_close(form.adjoint(rows).flatten(1), rows.flatten(1) @ W, rtol=1e-11, atol=1e-12)
-    assert form.lipschitz == pytest.approx(float(torch.linalg.matrix_norm(W, ord=2)), rel=1e-9)
+    norm = float(torch.linalg.matrix_norm(W, ord=2))
+    assert norm * (1 - 1e-13) <= form.lipschitz <= norm * (1 + 2e-6)
+
+
+def test_the_norm_of_a_map_of_rank_one_is_its_frobenius_norm() -> None:
+    form, W = affine(nn.Conv2d(2, 1, 3), (2, 3, 3))
+    assert form.lipschitz == pytest.approx(float(torch.linalg.vector_norm(W)), rel=1e-12)
+
+
+def test_the_norm_of_a_linear_layer_on_a_sequence_is_that_of_its_matrix() -> None:
+    form, _ = affine(nn.Linear(30, 40), (7, 30))
+    weight = torch.linalg.svdvals(form.linear(torch.eye(30).double()[:, None]).flatten(1))
+    assert form.lipschitz == pytest.approx(float(weight[0]), rel=1e-11)
 
 
 @pytest.mark.parametrize("q", [1.0, 2.0, 3.0, math.inf])

@@ -27,8 +27,8 @@ _RELU = Slopes(negative=0.0, positive=1.0)
 class Link:
     """A layer of a chain, on inputs of `shape` (without the batch).
 
-    `lipschitz` is its l_2 Lipschitz constant: for a layer with weights the operator norm ‖W‖_2. `form` is its affine or
-    piecewise affine form, if it has one.
+    `lipschitz` is an upper bound of its l_2 Lipschitz constant, for a layer with weights of the operator norm ‖W‖_2.
+    `form` is its affine or piecewise affine form, if it has one.
     """
 
     name: str
@@ -63,6 +63,13 @@ class Link:
     def frobenius(self) -> float:
         """‖W‖_F of the operator; for a convolution larger than its kernel's, since every position has a row."""
         return float(torch.linalg.vector_norm(self.rows(self.weight)))
+
+    @property
+    def norm(self) -> float:
+        """‖W‖_2 of a layer with weights, not an upper bound: that of a large convolution is an estimate."""
+        norm = layers.rule("operator_norm", self.module)
+        assert norm is not None
+        return float(norm(copy.deepcopy(self.module).double().eval(), self.shape))
 
     def rows(self, weight: Tensor) -> Tensor:
         """The l_2 norm of every row of the linear operator with `weight` in place of the layer's own."""
@@ -125,7 +132,7 @@ def _link(call: Call, batch_norm: bool) -> Link:
     if operator_norm is not None and isinstance(form, Affine):
         if form.row_norms is None:
             raise TypeError(f"layer {call.name!r} has padding_mode {module.padding_mode!r}, expected 'zeros'")
-        constant = float(operator_norm(copy.deepcopy(module).double(), shape))
+        constant = form.lipschitz
         if not constant > 0:
             raise ValueError(f"layer {call.name!r} has a weight of norm {constant}, for which no bound is defined")
     else:
