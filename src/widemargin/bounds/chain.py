@@ -19,6 +19,7 @@ from widemargin.checks import check_batch, check_choice
 from widemargin.layers.forms import Affine, Form, Slopes
 from widemargin.layers.trace import Call
 from widemargin.margins.normalized import Biases
+from widemargin.modules import evaluating, unwrap
 
 _RELU = Slopes(negative=0.0, positive=1.0)
 
@@ -50,7 +51,8 @@ class Link:
     @property
     def weight(self) -> Tensor:
         """The matrix or kernel, in float64."""
-        weight = self.module.weight
+        with evaluating(self.module):
+            weight = self.module.weight
         assert isinstance(weight, Tensor)
         return weight.detach().double()
 
@@ -114,7 +116,8 @@ def chain_of(model: nn.Module, x: Tensor, *, biases: Biases = "refuse", batch_no
     check_choice("biases", biases, ("refuse", "ignore"))
     check_batch(x, "x")
     calls, _ = layers.read_chain(model, x, "operator_norm", "lipschitz")
-    chain = LayerChain(links=tuple(_link(call, batch_norm) for call in calls))
+    with evaluating(unwrap(model)):  # a spectral norm in training mode changes whenever its weight is read
+        chain = LayerChain(links=tuple(_link(call, batch_norm) for call in calls))
     if not chain.weights or not chain.links[-1].is_weight:
         last = f"ends in a {type(chain.links[-1].module).__name__}" if chain.links else "has no layers"
         raise ValueError(f"the network {last}, expected a chain that ends in a Linear or Conv layer")
