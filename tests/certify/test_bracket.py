@@ -137,6 +137,17 @@ def test_attention_is_the_reason_without_a_certificate() -> None:
     assert "(attention)" in found.notes[1]
 
 
+@pytest.mark.parametrize("kind", [nn.LayerNorm(8, eps=0.0), nn.GroupNorm(2, 8, eps=0.0)], ids=str)
+def test_a_norm_layer_without_eps_has_no_lipschitz_certificate(kind: nn.Module) -> None:
+    torch.manual_seed(6)
+    model, x = nn.Sequential(nn.Linear(6, 8), kind, nn.ReLU(), nn.Linear(8, 3)), torch.randn(4, 6)
+    found = bracket(model, x, answers(model, x), search="own", attack_steps=2, steps=4)
+    assert set(found.lower_by) == {"linear relaxation"}
+    assert len(found.notes) == 1
+    assert "no Lipschitz certificate: layer '1'" in found.notes[0]
+    assert "eps = 0" in found.notes[0]
+
+
 def test_the_lipschitz_bound_of_the_l_infinity_norm_is_smaller() -> None:
     torch.manual_seed(3)
     model, x = CASES["mlp"][0](), torch.randn(4, 5)

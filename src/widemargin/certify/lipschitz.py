@@ -53,9 +53,11 @@ def constants(network: Network) -> dict[int, float]:
 
 def _constant(network: Network, number: int, step: Step) -> float:
     assert not isinstance(step, Sum)
+    name, module = network.names[number], network.modules[number]
     if isinstance(step, RootMeanSquare):
+        if step.eps == 0:
+            raise TypeError(f"layer {name!r} is {module!r}, which has no Lipschitz constant with eps = 0")
         return step.eps**-0.5
     if step.lipschitz is None:
-        name, module = network.names[number], network.modules[number]
         raise TypeError(f"layer {name!r} is {module!r}, whose Lipschitz constant is not known")
     return step.lipschitz
