@@ -159,7 +159,7 @@ WITHOUT = {
     "without arguments": "GreedyCovering SoftHinge Constant Cosine default_root names stored_model table",
     "rules of layers, for those who add one": "Affine MaxPool Slopes lookup register rule",
     "inside of other functions": "linearize fit_gap_model inception_v3 moved default_places weights check_watched "
-    "largest_singular_value",
+    "largest_singular_value singular_value_upper_bound spectral_upper_bound",
 }
 """Public names without a row, and why."""
 

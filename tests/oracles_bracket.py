@@ -58,7 +58,7 @@ def margin(model: nn.Sequential, x: Tensor, y: int, radius: float, p: float, met
         boxes.append((np.array(low), np.array(high)))
         slopes = layers[depth][2]
         h = weight @ h + bias
-        reach *= np.linalg.norm(weight, 2) * (1 + 1e-6)
+        reach *= np.linalg.norm(weight, 2)
         if slopes is not None:
             h = np.where(h > 0, slopes[1] * h, slopes[0] * h)
             reach *= max(map(abs, slopes))

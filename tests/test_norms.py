@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from torch import nn
+from torch import Tensor, nn
 
 import oracles
 from widemargin import norms
@@ -174,6 +174,43 @@ def test_largest_singular_value_of_any_matrix(rows: int, columns: int, rank: int
         matrix = torch.linalg.qr(torch.randn(columns, columns, generator=generator, dtype=torch.float64)).Q
     value = norms.largest_singular_value(lambda v: matrix @ v, lambda u: matrix.T @ u, matrix.new_ones(columns))
     assert value.item() == pytest.approx(oracles.spectral(matrix.numpy()), rel=1e-12, abs=1e-300)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 3), st.integers(0, 10_000))
+@settings(max_examples=60)
+def test_upper_bounds_of_the_norm_of_a_matrix(rows: int, columns: int, rank: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    left, right = (torch.randn(*shape, generator=generator).double() for shape in ((rows, rank), (rank, columns)))
+    matrix = left @ right
+    true = oracles.spectral(matrix.numpy())
+    by_svd = norms.spectral_upper_bound(matrix).item()
+    by_lanczos = norms.singular_value_upper_bound(lambda v: matrix @ v, lambda u: matrix.T @ u, right.new_ones(columns))
+    assert true <= by_svd <= true * (1 + 1e-11)
+    assert true <= by_lanczos.item() <= true * (1 + 2e-6) + 1e-300
+
+
+@pytest.mark.parametrize("n", [150, 512, 4096])
+def test_the_upper_bound_of_a_norm_that_lanczos_does_not_reach(n: int) -> None:
+    """The matrix with (1, 2, 1)/4 along its diagonals has the largest eigenvalue (1 + cos(π/(n + 1)))/2."""
+    kernel = torch.tensor([[[0.25, 0.5, 0.25]]]).double()
+
+    def smooth(v: Tensor) -> Tensor:
+        return nn.functional.conv1d(v.view(1, 1, -1), kernel, padding=1).flatten()
+
+    true = 0.5 + 0.5 * math.cos(math.pi / (n + 1))
+    like = torch.zeros(n).double()
+    estimate = norms.largest_singular_value(smooth, smooth, like).item()
+    bound = norms.singular_value_upper_bound(smooth, smooth, like).item()
+    assert true * (1 - 1e-5) < estimate <= true * (1 + 1e-13)
+    assert true <= bound <= true * (1 + (1.1e-6 if n < 200 else 2.1e-3))
+    if n > 200:
+        assert estimate * (1 + 1e-6) < true
+
+
+def test_the_upper_bound_of_a_large_matrix() -> None:
+    matrix = torch.diag(torch.linspace(0, 1, 1100)).double()
+    assert norms.spectral(matrix) < 1
+    assert 1 <= norms.spectral_upper_bound(matrix).item() <= 1.003
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 3), st.integers(0, 10_000))

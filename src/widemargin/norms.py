@@ -16,6 +16,9 @@ from widemargin._cuda import has_triton
 from widemargin.checks import check_batch, check_counts, check_floating, check_module
 from widemargin.types import HALF, PerExample, wide
 
+_STEPS = 200
+_FAILURE = 1e-9
+
 
 def dual(p: float) -> float:
     """The q with 1/p + 1/q = 1: l_q is the dual norm of l_p (elsayed, eq. 7). 1 ↔ ∞, 2 ↔ 2."""
@@ -97,11 +100,13 @@ def two_one(weight: Tensor) -> Tensor:
 def spectral(weight: Float[Tensor, "rows columns"]) -> Tensor:
     """‖W‖_σ: the largest singular value of a matrix, by SVD, or by Lanczos when the matrix is large."""
     check_batch(weight, "weight")
-    w = wide(weight.detach())
-    if min(w.shape) <= 1024:
-        return torch.linalg.matrix_norm(w, ord=2)
-    with torch.autocast(w.device.type, enabled=False):
-        return largest_singular_value(lambda v: w @ v, lambda u: w.T @ u, w.new_ones(w.shape[1]))
+    return _spectral(wide(weight.detach()), largest_singular_value)
+
+
+def spectral_upper_bound(weight: Float[Tensor, "rows columns"]) -> Tensor:
+    """An upper bound of ‖W‖_σ in float64: within 1e-12 by SVD, or `singular_value_upper_bound` of a large matrix."""
+    check_batch(weight, "weight")
+    return _spectral(weight.detach().double(), singular_value_upper_bound) * (1 + 1e-12)
 
 
 def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
@@ -137,7 +142,7 @@ def spectral_of_layer(layer: nn.Module, input_shape: Sequence[int]) -> Tensor:
 
 
 def largest_singular_value(
-    forward: Callable[[Tensor], Tensor], adjoint: Callable[[Tensor], Tensor], like: Tensor, *, steps: int = 200
+    forward: Callable[[Tensor], Tensor], adjoint: Callable[[Tensor], Tensor], like: Tensor, *, steps: int = _STEPS
 ) -> Tensor:
     """The largest singular value of a linear map given by its products with vectors.
 
@@ -145,6 +150,36 @@ def largest_singular_value(
     value, and the iteration stops once it no longer increases at the precision of the dtype. The start vector has a
     fixed seed, so that the same map always has the same norm.
     """
+    return _lanczos(forward, adjoint, like, steps)[0]
+
+
+def singular_value_upper_bound(
+    forward: Callable[[Tensor], Tensor], adjoint: Callable[[Tensor], Tensor], like: Tensor
+) -> Tensor:
+    """An upper bound of the largest singular value of a linear map, for certificates.
+
+    The value of `largest_singular_value` times 1 + 1e-6 where the iteration settles. Where it ends at the limit of k
+    steps, it is also divided by √(1 − ε): on a symmetric n × n matrix, here WᵀW, the largest eigenvalue has a relative
+    error > ε with probability at most 1.648·√n·exp(−√ε·(2k − 1)) (Kuczyński & Woźniakowski, SIAM J. Matrix Anal. Appl.
+    1992, Theorem 4.2). ε is the error of probability 1e-9. The probability is over the start vector, a normal one whose
+    fixed seed does not depend on the weights.
+    """
+    value, is_settled = _lanczos(forward, adjoint, like, _STEPS)
+    root = 0.0 if is_settled else math.log(1.648 * math.sqrt(like.numel()) / _FAILURE) / (2 * _STEPS - 1)
+    return value * (1 + 1e-6) / math.sqrt(1 - root**2)
+
+
+def _spectral(w: Tensor, of_map: Callable[..., Tensor]) -> Tensor:
+    if min(w.shape) <= 1024:
+        return torch.linalg.matrix_norm(w, ord=2)
+    with torch.autocast(w.device.type, enabled=False):
+        return of_map(lambda v: w @ v, lambda u: w.T @ u, w.new_ones(w.shape[1]))
+
+
+def _lanczos(
+    forward: Callable[[Tensor], Tensor], adjoint: Callable[[Tensor], Tensor], like: Tensor, steps: int
+) -> tuple[Tensor, bool]:
+    """The value after at most `steps` steps, and whether it settled or the whole space was searched."""
     generator = torch.Generator().manual_seed(0)
     v = torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like.device)
     eps = torch.finfo(v.dtype).eps
@@ -156,7 +191,7 @@ def largest_singular_value(
     for _ in range(min(steps, like.numel())):
         alpha = u.norm()
         if alpha <= eps * value:
-            break
+            return value, True
         left.append(u / alpha)
         w = _orthogonal(adjoint(left[-1]), right)
         beta = w.norm()
@@ -168,10 +203,10 @@ def largest_singular_value(
         settled = settled + 1 if new - value <= 4 * eps * new else 0
         value = new
         if settled >= 3 or beta <= eps * value:
-            break
+            return value, True
         right.append(w / beta)
         u = _orthogonal(forward(right[-1]) - beta * left[-1], left)
-    return value
+    return value, like.numel() <= steps
 
 
 def _check_rows(x: Tensor, name: str, *, least: int = 1) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import spectral_norm
 
 from bounds.cases import Twice, cnn, mlp, samples
 from oracles_bounds import frobenius, matrix_of, two_one
+from widemargin import bounds
 from widemargin.bounds.chain import chain_of
 from widemargin.models import farhang_mlp
 
@@ -20,10 +23,26 @@ def test_norms_are_those_of_the_matrices(bias: bool) -> None:
     assert [link.name for link in chain.weights] == ["0", "3", "6", "8"]
     for link in chain.weights:
         matrix = matrix_of(link.module, link.shape)
-        assert link.lipschitz == pytest.approx(float(torch.linalg.svdvals(matrix)[0]), rel=1e-9)
+        norm = float(torch.linalg.svdvals(matrix)[0])
+        assert norm <= link.lipschitz <= norm * (1 + 2e-6)
+        assert link.norm == pytest.approx(norm, rel=1e-9)
         assert link.frobenius == pytest.approx(frobenius(matrix), rel=1e-12)
         assert float(link.rows(link.weight).sum()) == pytest.approx(two_one(matrix), rel=1e-12)
         assert link.units == len(matrix)
+
+
+def test_a_spectral_norm_in_training_mode_is_read_without_a_step_of_it() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(spectral_norm(nn.Linear(6, 8)), nn.ReLU(), nn.Linear(8, 3)).double()
+    before, x, y = copy.deepcopy(model.state_dict()), samples(4, 6), torch.tensor([0, 1, 2, 0])
+    bounds.spectral(model, x, y, margin=1.0, biases="ignore", reference=model)
+    bounds.input_margin(model, x, y, directions=1, steps=2)
+    first = chain_of(model, x, biases="ignore").weights[0]
+    assert first.norm == pytest.approx(first.lipschitz)
+    assert first.frobenius >= first.norm
+    assert all(module.training for module in model.modules())
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
 
 
 def test_a_linear_layer_on_sequences_has_a_row_a_position() -> None:

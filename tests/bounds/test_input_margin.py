@@ -74,7 +74,8 @@ def test_the_products_are_those_of_the_matrices() -> None:
     found = bounds.input_margin(model, x, predictions(model, x), directions=0)
     layers = [(model[0], (2, 6, 6)), (model[3], (3, 2, 2)), (model[6], (4,))]
     sizes = [matrix_of(layer, shape) for layer, shape in layers]
-    assert found.spectral_product == pytest.approx(math.prod(float(torch.linalg.svdvals(m)[0]) for m in sizes))
+    expected = math.prod(float(torch.linalg.svdvals(m)[0]) for m in sizes)
+    assert expected <= found.spectral_product <= expected * (1 + 1e-5)
     assert found.frobenius_product == pytest.approx(math.prod(frobenius(m) for m in sizes))
     assert found.lipschitz_factor == pytest.approx(2.0)  # an entry lies in 2×2 windows
     assert found.spectral.values.tolist() == pytest.approx((found.output / found.spectral_product / 2).tolist())

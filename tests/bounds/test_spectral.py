@@ -49,11 +49,12 @@ def test_a_cnn_is_its_matrices(reference: str | None) -> None:
         }[reference]
         theirs.append(matrix_of(centre, shape))
     expected = spectral_complexity(ours, theirs, 1.0)
-    assert found.complexity == pytest.approx(expected, rel=1e-9)
+    assert found.complexity == pytest.approx(expected, rel=1e-5)  # norms of convolutions are upper bounds
+    assert found.complexity >= expected
     with torch.no_grad():
         margins = output(model(x), LABELS)
     ramp = sum(min(1.0, max(0.0, 1 - float(m) / 0.3)) for m in margins) / 6
-    assert found.value == pytest.approx(ramp + float(x.norm()) * expected / (0.3 * 6), rel=1e-9)
+    assert found.value == pytest.approx(ramp + float(x.norm()) * expected / (0.3 * 6), rel=1e-5)
 
 
 def identity(layer: nn.Module) -> nn.Module:
@@ -75,7 +76,8 @@ def zero(layer: nn.Module) -> nn.Module:
 def test_with_kernels_it_is_the_complexity_of_normalized_margins() -> None:
     model, x = cnn(), samples(6, 2, 6, 6)
     kernel = bounds.spectral(model, x, LABELS, margin=1.0, convolutions="kernel", reference=cnn(seed=5))
-    assert kernel.complexity == pytest.approx(normalized.spectral_complexity(model, x, reference=cnn(seed=5)))
+    expected = normalized.spectral_complexity(model, x, reference=cnn(seed=5))
+    assert kernel.complexity == pytest.approx(expected, rel=1e-5)
     assert kernel.complexity < bounds.spectral(model, x, LABELS, margin=1.0, reference=cnn(seed=5)).complexity
 
 

@@ -13,6 +13,7 @@ import widemargin as wm
 from certify.test_radius import in_ball
 from geometry.networks import CASES
 from widemargin import certify, geometry, models
+from widemargin.attacks.minimal import Minimal
 from widemargin.certify.bracket import Bracket, bracket
 from widemargin.layers.network import read
 from widemargin.models.elsayed import Norm
@@ -135,6 +136,55 @@ def test_attention_is_the_reason_without_a_certificate() -> None:
     assert (found.lower == 0).all()
     assert len(found.notes) == 2
     assert "(attention)" in found.notes[1]
+
+
+@pytest.mark.parametrize("kind", [nn.LayerNorm(8, eps=0.0), nn.GroupNorm(2, 8, eps=0.0)], ids=str)
+def test_a_norm_layer_without_eps_has_no_lipschitz_certificate(kind: nn.Module) -> None:
+    torch.manual_seed(6)
+    model, x = nn.Sequential(nn.Linear(6, 8), kind, nn.ReLU(), nn.Linear(8, 3)), torch.randn(4, 6)
+    found = bracket(model, x, answers(model, x), search="own", attack_steps=2, steps=4)
+    assert set(found.lower_by) == {"linear relaxation"}
+    assert len(found.notes) == 1
+    assert "no Lipschitz certificate: layer '1'" in found.notes[0]
+    assert "eps = 0" in found.notes[0]
+
+
+class Certified:
+    """A certificate of `part` times the distance of the attack, which it gets as the first radius to try."""
+
+    def __init__(self, part: float) -> None:
+        self.part = part
+
+    def __call__(self, *arguments: object) -> Tensor:
+        upper = arguments[-1]
+        assert isinstance(upper, Tensor)
+        return upper * self.part
+
+
+def test_a_certificate_above_the_attack_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(7)
+    model, x = nn.Linear(4, 3), torch.randn(3, 4)
+    y = answers(model, x)
+    y[0] = (y[0] + 1) % 3  # at distance 0
+    module = sys.modules["widemargin.certify.bracket"]
+    monkeypatch.setattr(module, "radii", Certified(1 + 1e-7))
+    found = bracket(model, x, y, search="own", attack_steps=3)
+    assert torch.equal(found.lower, found.upper)
+    monkeypatch.setattr(module, "radii", Certified(1.01))
+    with pytest.raises(RuntimeError, match="sample 1 has a certified distance of"):
+        bracket(model, x, y, search="own", attack_steps=3)
+    with pytest.raises(RuntimeError, match="sample 0 has a certified distance of"):
+        wm.explain(model, x, search="own", steps=3)
+
+
+def test_a_point_that_only_float32_scores_misclassify_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(8)
+    model, x = nn.Linear(4, 3), torch.randn(3, 4)
+    y = answers(model, x)
+    right = Minimal(points=x, distances=torch.full((3,), 1e-3).double(), found=torch.ones(3, dtype=torch.bool))
+    monkeypatch.setattr(sys.modules["widemargin.certify.bracket"], "minimal", lambda *_, **__: right)
+    found = bracket(model, x, y)
+    assert torch.equal(found.lower, right.distances)
 
 
 def test_the_lipschitz_bound_of_the_l_infinity_norm_is_smaller() -> None:

@@ -68,6 +68,30 @@ def test_other_norms(p: float) -> None:
     assert (lipschitz_radius(network, x, against(3, (y + 1) % 3), p) == 0).all()
 
 
+def test_a_norm_that_lanczos_approaches_from_below_does_not_certify_too_much() -> None:
+    """Along v, the first singular vector of the (1, 2, 1)/4 matrix, the score 1 + v·W(x) reaches 0 at 1/‖W‖_2."""
+    n = 1024
+    true = 0.5 + 0.5 * math.cos(math.pi / (n + 1))
+    v = torch.sin(math.pi * torch.arange(1, n + 1).double() / (n + 1))
+    v /= v.norm()
+    blur, last = nn.Conv1d(1, 1, 3, padding=1), nn.Linear(n, 1)
+    model = nn.Sequential(blur, nn.ReLU(), nn.Flatten(), last).double()
+    with torch.no_grad():
+        blur.weight.copy_(torch.tensor([[[0.25, 0.5, 0.25]]]))
+        blur.bias.fill_(5.0)  # type: ignore[union-attr]
+        last.weight.copy_(v)
+        last.bias.zero_()
+        last.bias.fill_(1 - model(torch.zeros(1, 1, n).double()).item())
+        assert abs(model((-v / true).view(1, 1, n)).item()) < 1e-9
+    x, y = torch.zeros(1, 1, n).double(), torch.tensor([1.0]).double()
+    network = read(model, x)
+    for found in (
+        lipschitz_radius(network, x, against(1, y), 2.0),
+        bounds.input_margin(model, x, y, directions=0).spectral.values,
+    ):
+        assert 0.99 / true < found.item() <= 1 / true
+
+
 def test_a_constant_network_has_a_finite_radius() -> None:
     model = nn.Linear(3, 2).double()
     with torch.no_grad():

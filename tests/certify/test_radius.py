@@ -167,6 +167,28 @@ def test_a_certified_radius_is_certified(method: Method) -> None:
             assert (model(near).argmax(dim=1) == y[i]).all()
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("p", [1.0, 1.003, 1.01])
+def test_small_weights_count_for_p_close_to_1(method: Method, p: float) -> None:
+    """The scores depend on a channel of small weights only, whose q-th powers are 0 in float64."""
+    torch.manual_seed(12)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2)).double()
+    first, last = model[0].weight, model[3].weight
+    assert isinstance(first, Tensor)
+    assert isinstance(last, Tensor)
+    with torch.no_grad():
+        first[1] *= 1e-5
+        last[:, 16:] *= 1e5
+        last[:, :16] = 0
+    x = torch.randn(3, 1, 4, 4).double()
+    y = labelled(model, x)
+    radii = certify.radius(model, x, y, p=p, method=method).values
+    assert (radii > 0).all()
+    corners = torch.cat((torch.eye(16), -torch.eye(16))).double().view(1, 32, 1, 4, 4)
+    near = x[:, None] + radii.view(3, 1, 1, 1, 1) * corners
+    assert (labelled(model, near.flatten(0, 1)).view(3, 32) == y[:, None]).all()
+
+
 def test_singles_are_as_in_a_batch_and_the_start_hardly_matters() -> None:
     torch.manual_seed(6)
     model, x = mlp(), torch.randn(5, 4).double()
@@ -239,6 +261,8 @@ def test_what_is_not_known_is_named() -> None:
         certify.radius(good, x, y, steps=0)
     with pytest.raises(ValueError, match="start has"):
         certify.radius(good, x, y, start=torch.tensor([1.0, math.inf]))
+    with pytest.raises(ValueError, match="start has"):
+        certify.radius(good, x, y, start=torch.tensor([1.0, 0.0]))
     with pytest.raises(ValueError, match=r"p is 0\.5"):
         certify.radius(good, x, y, p=0.5)
     with pytest.raises(ValueError, match="labels has 7 at index 0"):

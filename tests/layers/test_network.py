@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.parametrizations import spectral_norm
 
 from geometry.networks import GRAPHS, as_chain, build, double
 from widemargin import models
@@ -24,6 +27,20 @@ def test_the_steps_give_the_networks_scores(name: str) -> None:
 def test_a_residual_network_is_the_chain_with_the_same_function() -> None:
     model, x = build("residual")
     torch.testing.assert_close(as_chain(model)(x), model(x))  # type: ignore[arg-type]
+
+
+def test_a_spectral_norm_in_training_mode_is_read_without_a_step_of_it() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(spectral_norm(nn.Linear(6, 8)), nn.ReLU(), spectral_norm(nn.Linear(8, 3)).eval())
+    model[0].train()
+    before, modes = copy.deepcopy(model.state_dict()), [module.training for module in model.modules()]
+    assert before
+    x = torch.randn(2, 6)
+    network = read(model, x)
+    assert [module.training for module in model.modules()] == modes
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
+    torch.testing.assert_close(network.forward(x.double()).float(), model.eval()(x))
 
 
 class Sides(nn.Module):

@@ -19,6 +19,7 @@ from widemargin.checks import check_batch, check_choice
 from widemargin.layers.forms import Affine, Form, Slopes
 from widemargin.layers.trace import Call
 from widemargin.margins.normalized import Biases
+from widemargin.modules import evaluating, unwrap
 
 _RELU = Slopes(negative=0.0, positive=1.0)
 
@@ -27,8 +28,8 @@ _RELU = Slopes(negative=0.0, positive=1.0)
 class Link:
     """A layer of a chain, on inputs of `shape` (without the batch).
 
-    `lipschitz` is its l_2 Lipschitz constant: for a layer with weights the operator norm ‖W‖_2. `form` is its affine or
-    piecewise affine form, if it has one.
+    `lipschitz` is an upper bound of its l_2 Lipschitz constant, for a layer with weights of the operator norm ‖W‖_2.
+    `form` is its affine or piecewise affine form, if it has one.
     """
 
     name: str
@@ -50,7 +51,8 @@ class Link:
     @property
     def weight(self) -> Tensor:
         """The matrix or kernel, in float64."""
-        weight = self.module.weight
+        with evaluating(self.module):
+            weight = self.module.weight
         assert isinstance(weight, Tensor)
         return weight.detach().double()
 
@@ -63,6 +65,13 @@ class Link:
     def frobenius(self) -> float:
         """‖W‖_F of the operator; for a convolution larger than its kernel's, since every position has a row."""
         return float(torch.linalg.vector_norm(self.rows(self.weight)))
+
+    @property
+    def norm(self) -> float:
+        """‖W‖_2 of a layer with weights, not an upper bound: that of a large convolution is an estimate."""
+        norm = layers.rule("operator_norm", self.module)
+        assert norm is not None
+        return float(norm(copy.deepcopy(self.module).double().eval(), self.shape))
 
     def rows(self, weight: Tensor) -> Tensor:
         """The l_2 norm of every row of the linear operator with `weight` in place of the layer's own."""
@@ -107,7 +116,8 @@ def chain_of(model: nn.Module, x: Tensor, *, biases: Biases = "refuse", batch_no
     check_choice("biases", biases, ("refuse", "ignore"))
     check_batch(x, "x")
     calls, _ = layers.read_chain(model, x, "operator_norm", "lipschitz")
-    chain = LayerChain(links=tuple(_link(call, batch_norm) for call in calls))
+    with evaluating(unwrap(model)):  # a spectral norm in training mode changes whenever its weight is read
+        chain = LayerChain(links=tuple(_link(call, batch_norm) for call in calls))
     if not chain.weights or not chain.links[-1].is_weight:
         last = f"ends in a {type(chain.links[-1].module).__name__}" if chain.links else "has no layers"
         raise ValueError(f"the network {last}, expected a chain that ends in a Linear or Conv layer")
@@ -125,7 +135,7 @@ def _link(call: Call, batch_norm: bool) -> Link:
     if operator_norm is not None and isinstance(form, Affine):
         if form.row_norms is None:
             raise TypeError(f"layer {call.name!r} has padding_mode {module.padding_mode!r}, expected 'zeros'")
-        constant = float(operator_norm(copy.deepcopy(module).double(), shape))
+        constant = form.lipschitz
         if not constant > 0:
             raise ValueError(f"layer {call.name!r} has a weight of norm {constant}, for which no bound is defined")
     else:

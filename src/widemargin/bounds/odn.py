@@ -112,7 +112,7 @@ def odn(
     complexity = found.contraction**2 * depth**2 * found.width * math.log(depth * found.width) * ratio * summed / m
     log = math.log(depth * m / delta) / m / ((r - theta) ** 2 if log_form == "printed" else 1.0)
     loss = float(((distances <= r - theta) | (distances >= r + theta) | distances.isnan()).double().mean())
-    within = float((sizes / chain.weights[-1].lipschitz <= r + theta).double().mean())
+    within = float((sizes / chain.weights[-1].norm <= r + theta).double().mean())
     return OdnBound(
         value=loss + math.sqrt(complexity + log),
         empirical_loss=loss,
@@ -151,7 +151,7 @@ def _assumptions(chain: LayerChain, within: float) -> tuple[Assumption, ...]:
 
 def _layer(link: Link, found: Cushions, power: int) -> OdnLayer:
     cushion, minimal = found.layer[link.name], found.minimal[link.name]
-    rank, product = (link.frobenius / link.lipschitz) ** 2, (cushion * minimal) ** power
+    rank, product = (link.frobenius / link.norm) ** 2, (cushion * minimal) ** power
     share = rank / product if product > 0 else math.inf
     return OdnLayer(name=link.name, stable_rank=rank, cushion=cushion, minimal_cushion=minimal, share=share)
 

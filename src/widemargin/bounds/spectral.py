@@ -15,7 +15,7 @@ from widemargin.bounds.result import Assumption, Bound
 from widemargin.checks import check_batch, check_choice, check_count, check_labels, check_number, check_type
 from widemargin.margins.normalized import Biases
 from widemargin.margins.output import output
-from widemargin.modules import predict, unwrap
+from widemargin.modules import evaluating, predict, unwrap
 from widemargin.types import Labels
 
 Convolutions = Literal["operator", "kernel"]
@@ -125,7 +125,8 @@ def _deviation(link: Link, reference: nn.Module | Literal["identity"] | None, co
     centre = torch.zeros_like(link.weight)
     if isinstance(reference, nn.Module):
         stored = dict(unwrap(reference).named_modules(remove_duplicate=False)).get(link.name.partition("#")[0])
-        weight, shape = getattr(stored, "weight", None), list(centre.shape)
+        with evaluating(reference):
+            weight, shape = getattr(stored, "weight", None), list(centre.shape)
         if not isinstance(weight, Tensor) or weight.shape != centre.shape:
             raise ValueError(f"reference has no weight of shape {shape} at {link.name!r}, as the network has")
         centre = weight.detach().to(centre)

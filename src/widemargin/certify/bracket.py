@@ -18,12 +18,14 @@ from widemargin.certify.radius import chunks, prepared, radii
 from widemargin.checks import check_choice, check_count, check_labels, check_module
 from widemargin.data.array_arguments import takes_arrays
 from widemargin.entry_checks import check_call, checked_by_caller
-from widemargin.layers.network import Network, read
+from widemargin.layers.network import Network, against, read
 from widemargin.modules import cast_input, evaluating, predict, uncompiled, unwrap
 from widemargin.probabilities import Outputs, read_model, without_head
 from widemargin.types import Labels, Mask, PerExample, is_binary
 
 RELAXATION, LIPSCHITZ, WRONG, NOTHING = "linear relaxation", "Lipschitz", "misclassified", "none"
+_EXCESS = 1e-6
+"""Part by which a certificate may exceed the distance of a misclassified point, by rounding where both are exact."""
 
 
 class Summary(TypedDict):
@@ -122,7 +124,7 @@ def bracket(
     chain γ_out/Π‖W‖_2 (an l_2 radius, which also holds for p < 2, and divided by n^{1/2 − 1/p} for p > 2). A network
     that one of them does not support is bounded by the other, with an entry in `notes`; with neither, lower is 0.
     Computed in float64 from the network's weights: the proof does not include the rounding of its forward pass. Upper:
-    `attacks.minimal`.
+    `attacks.minimal`. A lower bound above the distance of a point that float64 scores misclassify is an error.
 
     Args:
         model: any classifier, used in evaluation mode.
@@ -163,11 +165,11 @@ def bracket(
         measured = margins.measure(network, (x, y), p=p, classes=classes, batch_size=batch_size, progress=False)
         upper = torch.cat([part.distances for part in parts]).cpu()
         found = torch.cat([part.found for part in parts]).cpu()
-        lower, by, notes = lower_bounds(
-            without_head(bare) if read_as == "probabilities" else bare, x, y, p, method, steps, upper
-        )
+        points = torch.cat([part.points for part in parts])
+        chain = without_head(bare) if read_as == "probabilities" else bare
+        lower, by, notes = lower_bounds(chain, x, y, p, method, steps, upper, points)
     return Bracket(
-        lower=torch.where(upper > 0, torch.minimum(lower, upper), 0.0),  # larger only by rounding, if both are exact
+        lower=lower,
         upper=upper,
         linearized=measured.margins["input"].double(),
         found=found,
@@ -178,9 +180,19 @@ def bracket(
 
 
 def lower_bounds(
-    network: nn.Module, x: Tensor, y: Tensor, p: float, method: certify.Method, steps: int, upper: Tensor
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    p: float,
+    method: certify.Method,
+    steps: int,
+    upper: Tensor,
+    points: Tensor,
 ) -> tuple[Tensor, list[str], tuple[str, ...]]:
-    """Certified distances, the method of each, and notes on methods that failed; see `bracket`."""
+    """Certified distances, the method of each, and notes on methods that failed; see `bracket`.
+
+    `upper` are the distances of the misclassified `points`. A certificate above them is an error.
+    """
     best, by, notes = torch.zeros_like(upper), [NOTHING] * len(upper), []
     try:
         found = read(network, x)
@@ -201,7 +213,20 @@ def lower_bounds(
     else:
         by = [RELAXATION if value > 0 and value >= least else name for value, least, name in zip(values, best, by)]
         best = torch.maximum(best, values)
-    return best, by, tuple(notes)
+    _check_certificates(found, best, upper, points, y)
+    return torch.minimum(best, upper), by, tuple(notes)
+
+
+def _check_certificates(network: Network, lower: Tensor, upper: Tensor, points: Tensor, y: Tensor) -> None:
+    """Raise where a point inside a certified ball is misclassified, also in float64: certificates hold for that."""
+    for i in (lower > upper * (1 + _EXCESS)).nonzero().flatten().tolist():
+        point = network.double(points[i : i + 1])
+        rows = against(network.output.numel(), y[i : i + 1].to(network.device))
+        if float((rows * network.forward(point)[:, None]).sum(dim=2).amin()) <= 0:
+            raise RuntimeError(
+                f"sample {i} has a certified distance of {float(lower[i]):.9g}, but an input at {float(upper[i]):.9g} "
+                "is misclassified: this is a bug of widemargin, please report it"
+            )
 
 
 def _lipschitz(network: Network, x: Tensor, y: Tensor, p: float) -> Tensor:

@@ -18,8 +18,6 @@ from widemargin.layers.forms import Affine, MaxPool, RootMeanSquare, Slopes, Ste
 ROUNDING = 1e-12
 """Intervals are widened by this part of the sum of the absolute values of their terms: float64 sums of n terms have an
 error of at most n·1.2e-16 of it, which covers rows of up to 8000 terms."""
-LANCZOS = 1e-6
-"""Part by which operator norms are raised, which Lanczos iteration approaches from below."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,15 +82,15 @@ def through(step: Step, regions: Sequence[Region]) -> Region:
 
 @through.register
 def _(step: Affine, regions: Sequence[Region]) -> Region:
-    """A ball stays a ball up to the first layer that mixes entries, whose interval is (Wx + b)_i ± radius·‖W_i‖_q.
+    """Layers that permute or scale entries map the l_p ball to a ball.
 
-    It is exact if no layer before it scales entries, or if one scales all of them alike.
+    The first other layer uses the exact row bound (Wx + b)_i ± radius·‖W_i‖_q. Its interval is exact if no layer before
+    it scales entries, or if one scales all of them alike.
     """
     (region,) = regions
     tube = None
     if region.tube is not None:
-        raised = 1 if step.norm is not None or step.moves else 1 + LANCZOS
-        radius = region.tube.radius * step.lipschitz * raised * (1 + ROUNDING)
+        radius = region.tube.radius * step.lipschitz * (1 + ROUNDING)
         tube = Ball(centre=step.forward(region.tube.centre), radius=radius, q=2.0)
     if step.moves:
         moved = Box(lower=step.forward(region.box.lower), upper=step.forward(region.box.upper))

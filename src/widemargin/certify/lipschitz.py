@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from widemargin import norms
-from widemargin.certify.intervals import LANCZOS
+from widemargin.certify.relaxation import SLACK
 from widemargin.layers.forms import Affine, RootMeanSquare, Step, Sum
 from widemargin.layers.network import Network
 from widemargin.layers.trace import INPUT
@@ -35,7 +35,7 @@ def lipschitz_radius(network: Network, x: Tensor, rows: Tensor, p: float) -> Ten
         end = network.inputs[end][0]
     slopes = norms.lp(coefficients.flatten(0, 1), 2.0).view(rows.shape[:2]) * constants(network)[end]
     larger = x[0].numel() ** (0.5 - 1 / p) if p > 2 else 1.0
-    radii = gaps.clamp(min=0) / (slopes * larger * (1 + LANCZOS)).clamp(min=torch.finfo(slopes.dtype).tiny)
+    radii = gaps.clamp(min=0) / (slopes * larger * (1 + SLACK)).clamp(min=torch.finfo(slopes.dtype).tiny)
     return radii.amin(dim=1).clamp(max=MOST)
 
 
@@ -53,9 +53,11 @@ def constants(network: Network) -> dict[int, float]:
 
 def _constant(network: Network, number: int, step: Step) -> float:
     assert not isinstance(step, Sum)
+    name, module = network.names[number], network.modules[number]
     if isinstance(step, RootMeanSquare):
+        if step.eps == 0:
+            raise TypeError(f"layer {name!r} is {module!r}, which has no Lipschitz constant with eps = 0")
         return step.eps**-0.5
     if step.lipschitz is None:
-        name, module = network.names[number], network.modules[number]
         raise TypeError(f"layer {name!r} is {module!r}, whose Lipschitz constant is not known")
-    return step.lipschitz * (1 + LANCZOS if isinstance(step, Affine) else 1)
+    return step.lipschitz

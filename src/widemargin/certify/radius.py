@@ -102,8 +102,8 @@ def radius(
     check_batch(x, "x")
     if start is not None:
         check_floating(start, "start", "[batch]")
-        if start.shape != (len(x),) or not bool(((start >= 0) & start.isfinite()).all()):
-            raise ValueError(f"start has shape {list(start.shape)}, expected one finite number >= 0 per sample of x")
+        if start.shape != (len(x),) or not bool(((start > 0) & start.isfinite()).all()):
+            raise ValueError(f"start has shape {list(start.shape)}, expected one finite number > 0 per sample of x")
     values = radii(read(model, x), x, y, p, method, steps, start)
     return Certificate(what=f"{method} in l_{p:g}", values=values)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from widemargin import norms, places
 from widemargin.attacks.input_range import Bounds
-from widemargin.attacks.minimal import Search, minimal
+from widemargin.attacks.minimal import Minimal, Search, minimal
 from widemargin.certify.bracket import NOTHING, lower_bounds
 from widemargin.checks import (
     check_count,
@@ -218,7 +218,7 @@ def explain(
         changed = predict(subject, found.points)
         count = 1 if is_binary(scores) else min(9, scores.shape[1] - 1)
         linear = measure(network, (x, decision), at=(place,), p=p, classes=count, progress=False).margins[place]
-        lower, by, notes = _certified(bare, x, decision, p, place, found.distances.cpu(), read_as)
+        lower, by, notes = _certified(bare, x, decision, p, place, found, read_as)
     others = predicted_labels(changed).tolist()
     items = tuple(
         Explanation(
@@ -259,14 +259,13 @@ def _check_arguments(model: nn.Module, x: Tensor, y: Tensor | None, p: float, cl
 
 
 def _certified(
-    network: nn.Module, x: Tensor, decision: Tensor, p: float, place: str, upper: Tensor, read_as: Outputs
+    network: nn.Module, x: Tensor, decision: Tensor, p: float, place: str, found: Minimal, read_as: Outputs
 ) -> tuple[Tensor, list[str], tuple[str, ...]]:
     """Certified distances, their methods, and notes."""
     if place != places.INPUT:
         return torch.zeros(len(x)), [NOTHING] * len(x), (f"no certificate at {place!r}",)
     chain = without_head(network) if read_as == "probabilities" else network
-    lower, by, notes = lower_bounds(chain, x, decision, p, "crown", 12, upper)
-    return torch.minimum(lower, upper), by, notes
+    return lower_bounds(chain, x, decision, p, "crown", 12, found.distances.cpu(), found.points)
 
 
 def _from_place(network: nn.Module, x: Tensor, place: str) -> tuple[nn.Module, Tensor]:

@@ -35,12 +35,19 @@ def affine(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Affine:
 
     def row_norms(q: float, of: Tensor | None) -> Tensor:
         # A row holds the kernel's entries that fall on the image, each once: their powers add up to a convolution.
+        # Entries are divided by the largest of their output channel, and raised to `least` where their power would
+        # underflow: rows at the edge of an image may have small entries alone. Such a norm may be too large, as that of
+        # q = ∞ there, but never too small, and it is never above the l_1 norm.
         size = (kernel if of is None else of).abs()
-        ones = torch.ones_like(zeros)
-        if q == torch.inf:  # of the whole kernel, which at the edge of the image may be too large, never too small
-            return per_channel(size.flatten(1).amax(dim=1), x) * torch.ones_like(convolve(ones, size)[0])
-        largest = size.amax().clamp(min=torch.finfo(size.dtype).tiny)
-        return largest * convolve(ones, (size / largest) ** q)[0].clamp(min=0) ** (1 / q)
+        span = torch.finfo(size.dtype)
+        l_1 = convolve(torch.ones_like(zeros), size)[0]
+        largest = size.flatten(1).amax(dim=1).clamp(min=span.tiny)
+        if q == torch.inf:
+            return torch.minimum(per_channel(largest, x), l_1)
+        least = (span.tiny / span.eps) ** (1 / q)
+        ratios = (size / largest.view(-1, *[1] * (size.ndim - 1))).clamp(min=least) * (size > 0)
+        sums = convolve(torch.ones_like(zeros), ratios**q)[0].clamp(min=0)
+        return torch.minimum(per_channel(largest, x) * sums ** (1 / q), l_1)
 
     plain = module.padding_mode == "zeros"
     return Affine(

@@ -26,8 +26,9 @@ class Affine:
     """x ↦ Wx + b on inputs like `zeros` `[1, *shape]`. `is_weight`: W is a trained matrix or kernel.
 
     `absolute` is x ↦ |W|x for x ≥ 0; without it |Wx| is taken, which is the same where a row of W has entries of one
-    sign. `transposed` is a ↦ aᵀW, `row_norms` are those of W and `norm` is ‖W‖_2, where they are known. `moves`: W only
-    moves entries. `diagonal`: W is diagonal, and `norm` is its norm in every l_p.
+    sign. `transposed` is a ↦ aᵀW, `row_norms` are those of W, and `norm` is ‖W‖_2 or an upper bound, or a function that
+    returns it, where they are known. `moves`: W only moves entries. `diagonal`: W is diagonal, and `norm` is its norm
+    in every l_p.
     """
 
     zeros: Tensor
@@ -36,7 +37,7 @@ class Affine:
     absolute: Callable[[Tensor], Tensor] | None = None
     transposed: Callable[[Tensor], Tensor] | None = None
     row_norms: RowNorms | None = None
-    norm: float | None = None
+    norm: float | Callable[[], float] | None = None
     is_weight: bool = False
     moves: bool = False
     diagonal: bool = False
@@ -68,16 +69,19 @@ class Affine:
 
     @cached_property
     def lipschitz(self) -> float:
-        """‖W‖_2, by Lanczos iteration where it is not known."""
-        if self.moves or self.norm is not None:
-            return 1.0 if self.norm is None else self.norm
+        """An upper bound of ‖W‖_2: by Lanczos iteration and ‖W‖_F where `norm` is not known."""
+        if self.norm is not None:
+            return self.norm() if callable(self.norm) else self.norm
+        if self.moves:
+            return 1.0
         shape = self.linear(self.zeros).shape
-        size = norms.largest_singular_value(
+        size = norms.singular_value_upper_bound(
             lambda v: self.linear(v.view_as(self.zeros)).flatten(),
             lambda u: self.adjoint(u.view(shape)).flatten(),
             self.zeros.flatten(),
         )
-        return float(size)
+        frobenius = math.inf if self.row_norms is None else float(norms.frobenius(self.row_norms(2.0, None)))
+        return min(float(size), frobenius)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ def affine(module: nn.Linear, x: Tensor) -> Affine:
         absolute=lambda r: F.linear(r, weight.abs()),
         transposed=lambda rows: rows @ weight,
         row_norms=row_norms,
+        norm=lambda: float(norms.spectral_upper_bound(weight)),
         is_weight=True,
     )
 

@@ -118,15 +118,16 @@ def read(model: nn.Module, x: Tensor) -> Network:
     calls: list[Call] = []
     inputs: list[tuple[int, ...]] = []
     ends = {INPUT: INPUT}  # number of a call → number of its last step
-    for number in used:
-        call = trace.calls[number]
-        sources = tuple(ends[source] for source in call.inputs)
-        for step in forms_of(call.module, call.x) or (_unread(call),):
-            steps.append(step)
-            calls.append(call)
-            inputs.append(sources)
-            sources = (len(steps) - 1,)
-        ends[number] = len(steps) - 1
+    with evaluating(unwrap(model)):  # a spectral norm in training mode changes whenever its weight is read
+        for number in used:
+            call = trace.calls[number]
+            sources = tuple(ends[source] for source in call.inputs)
+            for step in forms_of(call.module, call.x) or (_unread(call),):
+                steps.append(step)
+                calls.append(call)
+                inputs.append(sources)
+                sources = (len(steps) - 1,)
+            ends[number] = len(steps) - 1
     network = Network(
         steps=tuple(steps),
         names=tuple(call.name for call in calls),

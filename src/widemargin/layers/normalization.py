@@ -102,8 +102,8 @@ def _standardized(x: Tensor, size: int, eps: float) -> tuple[Step, ...]:
         return ((1 - 2 / size) * groups + groups.mean(dim=2, keepdim=True)).view(r.shape)
 
     def row_norms(q: float, _: Tensor | None) -> Tensor:
-        own, other = 1 - 1 / size, 1 / size
-        norm = max(own, other) if q == math.inf else (own**q + (size - 1) * other**q) ** (1 / q)
+        own, other = 1 - 1 / size, 1 / (size - 1 or 1)  # the others are this part of a row's own entry
+        norm = own if q == math.inf else own * (1 + (size - 1) * other**q) ** (1 / q)
         return torch.full_like(zeros[0], norm)
 
     centring = Affine(zeros=zeros, linear=centred, absolute=absolute, transposed=centred, row_norms=row_norms, norm=1.0)
