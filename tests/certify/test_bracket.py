@@ -138,6 +138,28 @@ def test_attention_is_the_reason_without_a_certificate() -> None:
     assert "(attention)" in found.notes[1]
 
 
+class LastState(nn.Module):
+    """An LSTM, whose scores are those of the last step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states, self.scores = nn.LSTM(3, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.scores(self.states(x)[0][:, -1])
+        return scores
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"), [(LastState(), (7, 3)), (nn.Sequential(nn.Linear(4, 8), nn.PReLU(8), nn.Linear(8, 3)), (4,))]
+)
+def test_float32_layers_that_no_certificate_reads_are_noted(model: nn.Module, shape: tuple[int, ...]) -> None:
+    x = torch.randn(2, *shape)
+    found = bracket(model, x, answers(model, x), search="own", attack_steps=2)
+    assert (found.lower == 0).all()
+    assert [note.split(":")[0] for note in found.notes] == ["no Lipschitz certificate", "no linear relaxation"]
+
+
 @pytest.mark.parametrize("kind", [nn.LayerNorm(8, eps=0.0), nn.GroupNorm(2, 8, eps=0.0)], ids=str)
 def test_a_norm_layer_without_eps_has_no_lipschitz_certificate(kind: nn.Module) -> None:
     torch.manual_seed(6)
@@ -263,3 +285,6 @@ def test_results_show_tables_and_not_tensors() -> None:
         assert "tensor" not in repr(shown)
         assert repr(shown) == str(shown)
     assert "4 of 4 samples" in repr(near)
+    wrong = bracket(model, x, 1 - y, search="own", steps=2, attack_steps=2)
+    assert "0 of 4 samples bracketed" in repr(wrong)
+    assert "nan" not in repr(wrong)

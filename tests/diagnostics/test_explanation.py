@@ -167,3 +167,10 @@ def test_probabilities_are_read_or_refused() -> None:
     two = wm.explain(layers, x, search="own", steps=4)
     assert [a.distance for a in one] == pytest.approx([b.distance for b in two], rel=1e-3)
     assert one[0].certified > 0
+
+
+def test_a_constant_network_is_told_without_an_astronomical_number() -> None:
+    model = nn.Linear(3, 2)
+    nn.init.zeros_(model.weight)
+    (one,) = wm.explain(model, torch.randn(1, 3))
+    assert "No change of any practical size changes the answer" in str(one)

@@ -97,9 +97,10 @@ class Bracket:
 
     def __repr__(self) -> str:
         summary = self.summary()
-        medians = ", ".join(f"{name} {value:.4g}" for name, value in summary["medians"].items())
+        values = ", ".join(f"{name} {value:.4g}" for name, value in summary["medians"].items())
+        medians = f"; medians: {values}" if summary["bracketed"] else ""
         by = ", ".join(f"{self.lower_by.count(name)} by {name}" for name in dict.fromkeys(self.lower_by))
-        lines = [f"{summary['bracketed']} of {len(self)} samples bracketed in l_{self.p:g}; medians: {medians}", by]
+        lines = [f"{summary['bracketed']} of {len(self)} samples bracketed in l_{self.p:g}{medians}", by]
         return "\n  ".join([*lines, *self.notes])
 
 

@@ -27,13 +27,14 @@ def lipschitz_radius(network: Network, x: Tensor, rows: Tensor, p: float) -> Ten
     Raises:
         TypeError: a layer has no known constant.
     """
+    known = constants(network)  # first: a layer without one may not run in float64
     end = len(network.steps) - 1
     gaps = (rows * network.forward(x)[:, None]).sum(dim=2)
     coefficients = rows.reshape(*rows.shape[:2], *network.output)
     while end > INPUT and isinstance(step := network.steps[end], Affine):
         coefficients = step.adjoint(coefficients.flatten(0, 1)).unflatten(0, rows.shape[:2])
         end = network.inputs[end][0]
-    slopes = norms.lp(coefficients.flatten(0, 1), 2.0).view(rows.shape[:2]) * constants(network)[end]
+    slopes = norms.lp(coefficients.flatten(0, 1), 2.0).view(rows.shape[:2]) * known[end]
     larger = x[0].numel() ** (0.5 - 1 / p) if p > 2 else 1.0
     radii = gaps.clamp(min=0) / (slopes * larger * (1 + SLACK)).clamp(min=torch.finfo(slopes.dtype).tiny)
     return radii.amin(dim=1).clamp(max=MOST)

@@ -15,6 +15,7 @@ from widemargin import norms, places
 from widemargin.attacks.input_range import Bounds
 from widemargin.attacks.minimal import Minimal, Search, minimal
 from widemargin.certify.bracket import NOTHING, lower_bounds
+from widemargin.certify.lipschitz import MOST
 from widemargin.checks import (
     check_count,
     check_dense,
@@ -115,7 +116,8 @@ class Explanation:
                 f"The nearest other answer found is {self.class_name(self.other)}, "
                 f"at {norm} distance {number(self.distance)}{where}"
             )
-        proof = f"No change below {number(self.certified)} changes the answer (proved by {self.certified_by})"
+        size = "of any practical size" if self.certified >= MOST else f"below {number(self.certified)}"
+        proof = f"No change {size} changes the answer (proved by {self.certified_by})"
         if self.certified == 0:
             proof = "No distance is certified"
         return [f"{sentence}." for sentence in (answer, near, proof)]
