@@ -58,3 +58,14 @@ def test_own_data_set_the_sizes_of_the_network(run: Run) -> None:
     wrong = run("label-issues", "--data", "own.csv", *options, "--set", "classes=2")
     assert wrong.code == 2
     assert "2 scores, but --data own.csv has 3 classes" in " ".join(wrong.err.split())
+
+
+def test_features_have_the_names_of_their_columns(run: Run) -> None:
+    rows = [f"{i % 3},{i % 5},{i % 7},{'abc'[i % 3]}" for i in range(30)]
+    Path("own.csv").write_text("\n".join(["<b>u</b>,petal & width,w,kind", *rows]))
+    answer = run("label-issues", "--data", "own.csv", "--label", "kind", *FAST)
+    assert answer.code == 0, answer.err
+    page = Path("runs/label-issues/page.html").read_text(encoding="utf-8")
+    heads = ("&lt;b&gt;u&lt;/b&gt;", "petal &amp; width", "w")
+    assert "".join(f'<th scope="col">{head}</th>' for head in heads) in page
+    assert "<b>u" not in page

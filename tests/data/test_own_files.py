@@ -82,6 +82,8 @@ def test_tables(tmp_path: Path, ending: str, column: str) -> None:
     assert data.train.x.dtype == torch.float32
     assert data.classes == ("cat", "dog", "emu")
     np.testing.assert_array_equal(np.array(data.classes)[data.train.y], NAMES[data.train.index])
+    for part in (data.train, data.test, whole(data), data.test.to("cpu")):
+        assert part.columns == ("a", "b", "c", "d")
 
 
 def test_a_test_file_has_the_classes_of_the_training_file(tmp_path: Path) -> None:

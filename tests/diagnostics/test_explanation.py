@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -148,6 +149,21 @@ def test_the_page_of_images_escapes_everything(tmp_path: Path) -> None:
     rows = wm.explain(nn.Linear(2, 2), torch.rand(1, 2), names=(hostile, "b")).page(tmp_path / "rows.html").read_text()
     assert "<script" not in rows
     assert "&lt;script&gt;" in rows
+
+
+def test_features_of_a_frame_have_its_names_and_samples_their_positions(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    frame = pd.DataFrame(torch.rand(2, 3).numpy(), columns=["age", "height", "weight"])
+    for y in (None, torch.tensor([0, 1])):
+        found = wm.explain(nn.Linear(3, 2), frame, y, search="own")
+        assert sorted(change["name"] for change in found[0].largest()) == ["age", "height", "weight"]
+    named = wm.explain(nn.Linear(3, 2), frame, names=("a", "b", "c"), search="own")
+    assert sorted(change["name"] for change in named[0].largest()) == ["a", "b", "c"]
+    text = found.page(tmp_path / "page.html", positions=[14, 15], settings={"model": "<i>"}).read_text(encoding="utf-8")
+    assert ">Sample 15<" in text
+    assert "<dt>model</dt><dd>&lt;i&gt;</dd>" in text
+    with pytest.raises(ValueError, match="positions"):
+        found.page(tmp_path / "page.html", positions=[14])
 
 
 def test_a_change_is_drawn_in_two_colours() -> None:

@@ -11,6 +11,7 @@ from widemargin.report import explanation
 
 def values(**more: Any) -> Any:
     item = {
+        "position": 7,
         "decision": "a",
         "other": None,
         "sentences": ["One.", "Two.", "Three."],

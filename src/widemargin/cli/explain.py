@@ -61,9 +61,16 @@ def explain(
     note_untrained(model, weights)
     bounds = inputs.data.bounds if samples.x.is_floating_point() else None
     found = explained(
-        inputs.network, samples.x[chosen], samples.y[chosen], p=p, bounds=bounds, classes=inputs.data.classes
+        inputs.network,
+        samples.x[chosen],
+        samples.y[chosen],
+        p=p,
+        bounds=bounds,
+        classes=inputs.data.classes,
+        names=samples.columns,
     )
-    page = found.page(folder / "page.html", title=f"{model} on {data}: decisions explained")
+    title = f"{model} on {data}: decisions explained"
+    page = found.page(folder / "page.html", title=title, positions=chosen, settings=inputs.origin)
     for position, one in zip(chosen, found, strict=True):
         out().print(text(f"sample {position}: {one}"))
     for note in found.notes:

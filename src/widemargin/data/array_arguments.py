@@ -12,7 +12,7 @@ from torch import Tensor
 
 from widemargin.checks import check_floating, check_module, check_several
 from widemargin.data.opening import Opened
-from widemargin.data.reading import read_inputs, read_pair
+from widemargin.data.reading import column_names, read_inputs, read_pair
 from widemargin.modules import cast_input, predict
 
 P = ParamSpec("P")
@@ -32,6 +32,7 @@ def takes_arrays_or_tokens(function: Callable[P, T]) -> Callable[P, T]:
     """As `takes_arrays`, for a function of tokens too, which names the classes by its argument `classes`.
 
     Names in `y` become indices in the order of `classes`. Where these are not given, they are the names in `y`, sorted.
+    The argument `names` is by default the names of the columns of a frame.
     """
     return _reading(function, takes_tokens=True)
 
@@ -45,6 +46,8 @@ def _reading(function: Callable[P, T], *, takes_tokens: bool) -> Callable[P, T]:
         given = bound.arguments
         if isinstance(given["x"], Tensor) and isinstance(given.get("y"), Tensor | None):
             return function(*args, **kwargs)
+        if takes_tokens:
+            given.setdefault("names", column_names(given["x"]))
         if given.get("y") is None:
             given["x"] = read_inputs(given["x"])
             return function(*bound.args, **bound.kwargs)

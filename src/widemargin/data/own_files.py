@@ -91,13 +91,14 @@ def whole(data: Data) -> Samples:
     parts = (data.train, data.test)
     x, y = torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])
     known = [part.index for part in parts if part.index is not None]
+    joint = replace(data.train, x=x, y=y, index=None)
     if len(known) < 2:
-        return Samples(x, y, classes=data.train.classes)
+        return joint
     index = torch.cat(known)
     if len(index.unique()) < len(index):  # of two files
-        return Samples(x, y, classes=data.train.classes)
+        return joint
     order = index.argsort()
-    return Samples(x[order], y[order], index[order], data.train.classes)
+    return replace(joint, x=x[order], y=y[order], index=index[order])
 
 
 def class_names(*parts: Samples) -> tuple[str, ...]:

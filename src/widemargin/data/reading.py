@@ -24,7 +24,13 @@ def read_pair(x: object, y: object, *, classes: Sequence[str] | None = None) -> 
     """The samples of inputs `x` and labels `y` of any type, see `read_inputs` and `read_labels`."""
     inputs = read_inputs(x)
     labels, names = read_labels(y, classes=classes)
-    return Samples(inputs, labels.to(inputs.device) if not isinstance(y, Tensor) else labels, classes=names)
+    labels = labels if isinstance(y, Tensor) else labels.to(inputs.device)
+    return Samples(inputs, labels, classes=names, columns=column_names(x))
+
+
+def column_names(x: Any) -> tuple[str, ...]:
+    """The names of the columns of a pandas frame; empty for other inputs."""
+    return tuple(map(str, x.columns)) if _is_frame(x) else ()
 
 
 def read_inputs(x: object, name: str = "x") -> Tensor:

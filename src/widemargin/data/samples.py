@@ -21,17 +21,19 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
 
     `x` is [n, ...], `y` is [n]. `index` [n] is the position of each sample in the data set from which it was first
     selected; None stands for the present positions. `classes` are the names of the classes, in the order of the
-    labels, empty where they have none.
+    labels, and `columns` those of the features of a table; both are empty where there are no names.
     """
 
     x: Tensor
     y: Tensor
     index: Tensor | None = None
     classes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check(self.x, self.y, self.index)
         check_names("classes", self.classes)
+        check_names("columns", self.columns)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -45,13 +47,13 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
     def to(self, device: torch.device | str) -> Samples:
         """The same samples on `device`."""
         index = None if self.index is None else self.index.to(device)
-        return Samples(self.x.to(device), self.y.to(device), index, self.classes)
+        return replace(self, x=self.x.to(device), y=self.y.to(device), index=index)
 
     def select(self, positions: Int[Tensor, " k"]) -> Samples:
         """The samples at `positions`, in that order; `index` follows them."""
         at = positions.to(self.y.device)
         index = at if self.index is None else self.index[at]
-        return Samples(self.x[at], self.y[at], index, self.classes)
+        return replace(self, x=self.x[at], y=self.y[at], index=index)
 
 
 Part = TypeVar("Part", bound=Dataset[Any], default=Samples)

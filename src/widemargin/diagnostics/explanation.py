@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -156,12 +156,25 @@ class Explanations:
     def __repr__(self) -> str:
         return "\n".join([*(f"{i}: {one}" for i, one in enumerate(self.items)), *self.notes])
 
-    def page(self, path: str | os.PathLike[str], *, title: str = "Decisions explained") -> Path:
-        """Write one HTML file with the samples, their smallest changes and distances (extra `report`)."""
+    def page(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str = "Decisions explained",
+        positions: Sequence[int] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Write one HTML file with the samples, their smallest changes and distances (extra `report`).
+
+        `positions` are those of the samples in their data set, by default 0, 1, …; `settings` are shown beside p.
+        """
         from widemargin.diagnostics.explanation_page import page_values
         from widemargin.report import explanation
 
-        return explanation.write(path, page_values(self.items, self.notes, title=title))
+        numbers = range(len(self)) if positions is None else positions
+        if len(numbers) != len(self):
+            raise ValueError(f"positions has {len(numbers)} entries, expected one per sample, {len(self)}")
+        return explanation.write(path, page_values(self, numbers, settings or {}, title=title))
 
 
 @takes_arrays_or_tokens
@@ -194,7 +207,7 @@ def explain(
         at: the place that is changed; by default the input, or the first embedding where inputs are tokens.
         bounds: the range of the data, in which changed inputs stay, such as (0.0, 1.0), or None.
         classes: names of the classes; by default those in `y`, sorted.
-        names: names of the features of a table, or of tokens by number.
+        names: names of the features of a table, by default the columns of a frame; or of tokens by number.
         steps: most steps of each phase of the search.
         search: see `attacks.minimal`.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid.

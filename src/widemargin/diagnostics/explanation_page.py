@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,33 +15,36 @@ from widemargin.report.names import norm_label, norm_name
 from widemargin.report.png import data_uri
 
 if TYPE_CHECKING:
-    from widemargin.diagnostics.explanation import Explanation
+    from widemargin.diagnostics.explanation import Explanation, Explanations
 
 SHOWN_CHANGES, SHOWN_CLASSES = 12, 6
 MORE, LESS = (0.03, 0.35, 0.71), (0.75, 0.28, 0.16)
 """Red, green and blue of a pixel that becomes brighter, and of one that becomes darker."""
 
 
-def page_values(items: Sequence[Explanation], notes: Sequence[str], *, title: str) -> ExplanationPage:
-    """The values of a page."""
+def page_values(
+    found: Explanations, positions: Sequence[int], settings: Mapping[str, Any], *, title: str
+) -> ExplanationPage:
+    """The values of a page; `positions` are those of the samples in their data set, `settings` come first."""
     origin = provenance()
-    first = items[0] if items else None
-    settings: dict[str, Any] = {"samples": len(items)}
-    if first is not None:
-        settings |= {"norm": norm_name(norm_label(first.p)), "place": first.place, "range": first.bounds}
+    shown: dict[str, Any] = {key: value for key, value in settings.items() if value not in (None, [])}
+    shown["samples"] = list(positions)
+    if len(found):
+        shown |= {"norm": norm_name(norm_label(found[0].p)), "place": found[0].place, "range": found[0].bounds}
     return {
         "title": title,
-        "items": [_item(one) for one in items],
-        "notes": list(notes),
-        "settings": settings,
+        "items": [_item(one, position) for one, position in zip(found, positions, strict=True)],
+        "notes": list(found.notes),
+        "settings": shown,
         "versions": {**origin["versions"], "commit": origin["commit"] or "unknown"},
         "hardware": origin["hardware"],
     }
 
 
-def _item(one: Explanation) -> Explained:
+def _item(one: Explanation, position: int) -> Explained:
     pictures = _pictures(one)
     return {
+        "position": position,
         "decision": one.class_name(one.decision),
         "other": None if one.other is None else one.class_name(one.other),
         "sentences": one.sentences(),

@@ -246,7 +246,7 @@ def label_issues(
     settings |= {"batch_size": batch_size, "seed": seed, "network": found.network}
     if found.averaged.shape[1] > len(named):
         named = (*named, *(str(k) for k in range(len(named), found.averaged.shape[1])))
-    return scored(samples, labels, found, classes=named, columns=_columns(data, samples), settings=settings)
+    return scored(samples, labels, found, classes=named, columns=_columns(samples), settings=settings)
 
 
 def scored(
@@ -291,12 +291,10 @@ def _labels(samples: Samples) -> tuple[Tensor, tuple[str, ...]]:
     return y.long(), (*names, *samples.classes[highest + 1 :])
 
 
-def _columns(data: object, samples: Samples) -> tuple[str, ...]:
-    """Names of the features of a table: the columns of a frame, or their numbers."""
-    table = data[0] if isinstance(data, tuple | list) else data
-    names = getattr(table, "columns", None)
+def _columns(samples: Samples) -> tuple[str, ...]:
+    """Names of the features of a table: its columns, or their numbers."""
     count = samples.x[0].numel() if samples.x.ndim == 2 else 0
-    return tuple(map(str, names)) if names is not None and len(names) == count else tuple(map(str, range(count)))
+    return samples.columns if len(samples.columns) == count else tuple(map(str, range(count)))
 
 
 def _check_folds(labels: Tensor, folds: int, classes: Sequence[str]) -> None:

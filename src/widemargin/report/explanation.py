@@ -22,8 +22,12 @@ class Pictured(TypedDict):
 
 
 class Explained(TypedDict):
-    """One decision; `changes` have name, before, after and change, `scores` name, before and after."""
+    """One decision; `changes` have name, before, after and change, `scores` name, before and after.
 
+    `position` is that of the sample in its data set.
+    """
+
+    position: int
     decision: str
     other: str | None
     sentences: list[str]
