@@ -63,6 +63,7 @@ def test_it_trains_what_the_library_trains(run: Run) -> None:
         "weights.safetensors",
     ]
     page = Path("there/page.html").read_text()
+    assert "Solid lines: test samples" in page
     assert "toy-mlp on toy, large-margin" in page
     assert "120 samples to train on, 400 to test on; seed 3" in page
 

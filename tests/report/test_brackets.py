@@ -102,6 +102,15 @@ def test_the_page_has_both_charts_and_none_without_a_bracket(tmp_path: Path) -> 
         assert "<svg" in figures.save(chart, tmp_path / name).read_text()
 
 
+def test_without_a_sample_that_is_right_there_is_a_sentence_and_no_chart() -> None:
+    wrong = {"lower": [0.0, 0.0], "upper": [0.0, 0.0], "linearized": [-0.1, None]}
+    band = [{"epsilon": 0.0, "certified": 0.0, "attacked": 0.0}]
+    page = render({"title": "t", "norm": "l_2", "arms": [{"name": "a", "bracket": {**wrong, "band": band}}]})
+    assert "None of the 2 samples is classified right" in page
+    assert 'id="chart-bracket"' not in page
+    assert 'id="chart-robust"' not in page
+
+
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [

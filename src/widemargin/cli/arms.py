@@ -33,14 +33,19 @@ def of_inputs(name: str, measured: Measurement, inputs: Inputs, **more: Json) ->
     return arm(name, measured, inputs=x, bounds=data.bounds, classes=data.classes, **more)
 
 
-def write_page(folder: Path, arm: ArmResult, *, title: str, subtitle: str, settings: Mapping[str, Json]) -> list[Path]:
-    """Write page.html with one arm; a notice and no file if the packages of the extra `report` are missing."""
+def write_page(
+    folder: Path, arm: ArmResult, *, title: str, subtitle: str, settings: Mapping[str, Json], **more: Json
+) -> list[Path]:
+    """Write page.html with one arm; a notice and no file if the packages of the extra `report` are missing.
+
+    `more`: other entries of `report.schema.Result`.
+    """
     from widemargin.report import page
 
     if not is_installed(*EXTRAS["report"]):
         notice("no page.html, which needs more packages: pip install 'widemargin[report]'")
         return []
-    shown = {"title": title, "subtitle": subtitle, "norm": norm(settings["p"]), "arms": [arm]}
+    shown = {"title": title, "subtitle": subtitle, "norm": norm(settings["p"]), "arms": [arm], **more}
     return [page.write(folder / "page.html", shown | facts(settings, settings["device"]))]
 
 

@@ -87,6 +87,7 @@ def run(*, epochs: int, seeds: Sequence[int], sizes: Sequence[int] = (), log: Ca
         "subtitle": f"digits: {IMAGES} images to train on, {tested:,} to test on; {_seeds(seeds)}",
         "norm": "l_2",
         "subject": METHODS[-1].name,
+        "validation": "test",
         "attack": {"name": "PGD", "norm": "l_inf", "samples": ATTACKED, "shown": list(SHOWN)},
         "arms": trained,
         **arms.facts(settings),

@@ -240,5 +240,12 @@ def _write(folder: Path, inputs: Inputs, result: Fit, margins: Measurement, titl
         write_whole(folder / "weights.safetensors", lambda path: save_model(inputs.network, str(path))),
         result.history.write(folder / "history.json"),
         *margins.write(folder),
-        *arms.write_page(folder, arm, title=title, subtitle=f"{counts}; seed {settings['seed']}", settings=settings),
+        *arms.write_page(
+            folder,
+            arm,
+            title=title,
+            subtitle=f"{counts}; seed {settings['seed']}",
+            settings=settings,
+            validation="test",
+        ),
     ]

@@ -74,7 +74,7 @@ def over_data(result: Result) -> alt.LayerChart:
 
 
 def over_training(result: Result, quantity: Quantity = "distance", place: str = "input") -> alt.LayerChart:
-    """The mean distance at `place`, the accuracy or the loss over the epochs: validation solid, training dashed."""
+    """The mean distance at `place`, the accuracy or the loss over the epochs: training samples dashed, others solid."""
     rows = training_rows(result, quantity, place)
     mean = with_norm("mean distance to the boundary", result.get("norm", ""))
     title = mean if quantity == "distance" else quantity
@@ -82,7 +82,7 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
     x = x_axis("epoch", "epoch", whole=True, nice=True)
     both = len({row["samples"] for row in rows}) > 1
     dash = alt.StrokeDash(
-        "samples:N", title=None, scale=alt.Scale(domain=["validation", "training"], range=[[1, 0], [5, 4]])
+        "samples:N", title=None, scale=alt.Scale(domain=[watched(result), "training"], range=[[1, 0], [5, 4]])
     )
     value = f"value:{'.1%' if percent else '.3~g'}"
     fields = {"network": "arm", "samples": "samples", "epoch": "epoch:~r", quantity: value}
@@ -92,13 +92,18 @@ def over_training(result: Result, quantity: Quantity = "distance", place: str = 
     return figure([dashed.mark_line(clip=True), hover(lines, fields)], rows, sentence(name), zoom=True)
 
 
+def watched(result: Result) -> str:
+    """What the samples are called on which a training was measured besides its own."""
+    return result.get("validation", "validation")
+
+
 def training_rows(result: Result, quantity: Quantity, place: str) -> list[ChartRow]:
     """The data of `over_training`: a row per arm, kind of samples and epoch."""
     name = f"{DISTANCE_AT}{place}" if quantity == "distance" else quantity
     return [
         {"arm": label_of(arm), "samples": samples, "epoch": row["epoch"], "value": digits(value)}
         for arm in result["arms"]
-        for split, samples in (("validation", "validation"), ("train", "training"))
+        for split, samples in (("validation", watched(result)), ("train", "training"))
         for row in arm.get("history", [])
         if row["split"] == split and isinstance(value := row.get(name), (int, float))
     ]

@@ -131,6 +131,7 @@ class Result(TypedDict):
     """The results of one page.
 
     `norm` is that of the margins, as shown: "l_2". `subject` names the arm that the headline compares with the first.
+    `validation` says which samples the validation rows of the histories are of, by default "validation".
     """
 
     title: str
@@ -138,6 +139,7 @@ class Result(TypedDict):
     subtitle: NotRequired[str]
     norm: NotRequired[str]
     subject: NotRequired[str]
+    validation: NotRequired[Literal["validation", "test"]]
     attack: NotRequired[AttackInfo]
     settings: NotRequired[dict[str, Json]]
     versions: NotRequired[dict[str, Json]]

@@ -25,18 +25,19 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading, an explanation and charts."""
+    """A heading, an explanation and charts; a section without charts is shown if `alone`."""
 
     id: str
     title: str
     text: str
     cards: list[Card]
+    alone: bool = False
 
 
 def sections(result: Result) -> list[Section]:
     """The sections of `result`, in the order of the page, without empty ones."""
     parts = (_margins, _attack, _bracket, _training, _sizes)
-    return [section for part in parts if (section := part(result)).cards]
+    return [section for part in parts if (section := part(result)).cards or section.alone]
 
 
 def _margins(result: Result) -> Section:
@@ -68,8 +69,12 @@ def _attack(result: Result) -> Section:
 
 
 def _bracket(result: Result) -> Section:
-    cards = []
-    if any("bracket" in arm for arm in result["arms"]):
+    cards, title = [], "Distance to the boundary"
+    bounded = [len(arm["bracket"]["lower"]) for arm in result["arms"] if "bracket" in arm]
+    if bounded and not brackets.distance_rows(result):
+        text = f"None of the {max(bounded)} samples is classified right, so there is no distance to bound."
+        return Section(id="bracket", title=title, text=text, cards=[], alone=True)
+    if bounded:
         counted = brackets.of_distances(result)
         ends = [f"{label}: {', '.join(cell.text for cell in cells)}" for label, cells in counted.rows]
         summary = f"Certified and attacked distance of each sample ({', '.join(counted.heads)}): {'; '.join(ends)}."
@@ -82,7 +87,7 @@ def _bracket(result: Result) -> Section:
         "is a sample that is classified right, its dot the linearised distance; a dashed line has no upper end. Below, "
         "accuracy when every input may move by ε: proved (solid) and left by the attack (dashed), the truth in between."
     )
-    return Section(id="bracket", title="Distance to the boundary", text=text, cards=cards)
+    return Section(id="bracket", title=title, text=text, cards=cards)
 
 
 def _training(result: Result) -> Section:
@@ -105,7 +110,8 @@ def _training(result: Result) -> Section:
         summary = f"{sentence(title)} over the epochs. At the end: {'; '.join(ends)}."
         chart, table = figures.over_training(result, quantity, place), tables.of_training(result, quantity, place)
         cards.append(_card(f"training-{i}", title, summary, chart, table, wide=not cards))
-    text = "Values during training. Solid lines: validation samples; dashed lines: training samples."
+    watched = figures.watched(result)
+    text = f"Values during training. Solid lines: {watched} samples; dashed lines: training samples."
     return Section(id="training", title="Over training", text=text, cards=cards)
 
 
