@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from report.synthetic import picture, result
-from widemargin.report import page
+from report.test_studies import RESULT
+from widemargin.report import page, studies
 from widemargin.report import picture as pictures
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -56,7 +57,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "one": result(("my network",), places=("input",)),
     }
     planes = pictures.write(folder / "planes.html", {**picture(HOSTILE[::2]), "title": HOSTILE[0]})
-    return {name: page.write(folder / f"{name}.html", shown) for name, shown in results.items()} | {"planes": planes}
+    studied = dict(zip(("scoreboard", "holds", "study"), studies.write(folder / "studies", [RESULT])))
+    written = {name: page.write(folder / f"{name}.html", shown) for name, shown in results.items()}
+    return written | {"planes": planes} | studied
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +209,23 @@ def test_a_phone_does_not_scroll_sideways(open_: Callable[..., Opened], name: st
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 375
         assert box["width"] > 250
+
+
+@pytest.mark.parametrize("name", ["scoreboard", "study"])
+def test_a_phone_shows_verdicts_and_text_that_can_be_read(open_: Callable[..., Opened], name: str) -> None:
+    seen = open_(name, width=400)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == 400
+    cells = seen.page.locator("tbody tr > *:has(> .verdict), tbody td[data-head]:not(:empty)").all()
+    assert len(cells) > 2
+    for cell in cells:
+        box = cell.bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= 400
+    for image in seen.page.locator("img").all():
+        assert image.bounding_box()["width"] > 600
+    wide = open_(name, width=1280)
+    heads = wide.page.locator("thead").first
+    assert heads.bounding_box()["height"] > 20
+    assert wide.page.locator("tbody tr").first.evaluate("row => getComputedStyle(row).display") == "table-row"
 
 
 def test_charts_follow_the_width_of_the_window(open_: Callable[..., Opened]) -> None:

@@ -56,8 +56,9 @@ def test_curves_draw_their_numbers() -> None:
     found = [r["value"] for r in rows if r["arm"] == "ODN" and r["samples"] == "training"]
     expected = [r["distance at fc1"] for r in FULL["arms"][2]["history"] if r["split"] == "train"]
     np.testing.assert_allclose(found, expected, rtol=1e-3)
-    for more, name in (({}, "validation"), ({"validation": "test"}, "test")):
-        chart = figures.over_training({**FULL, **more}, "distance", "fc1")
+    renamed: Any = {**FULL, "validation": "test"}
+    for shown, name in ((FULL, "validation"), (renamed, "test")):
+        chart = figures.over_training(shown, "distance", "fc1")
         assert {row["samples"] for row in tables_of(chart)[0]} == {"training", name}
         assert chart.to_dict()["layer"][0]["encoding"]["strokeDash"]["scale"]["domain"] == [name, "training"]
 

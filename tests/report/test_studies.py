@@ -19,6 +19,7 @@ from scipy import stats
 from report.test_page import HOSTILE, Read
 from widemargin.report import holds, studies, study_charts
 from widemargin.report.figures import svg
+from widemargin.report.layers import HEIGHT
 
 FIGURE: dict[str, Any] = {
     "x": "flips",
@@ -169,6 +170,39 @@ def test_a_logarithmic_axis_is_linear_around_0_where_there_are_values_below_it()
     assert all(1e4 <= big / small <= 1e6 for small, big in itertools.pairwise(ticks[5:]))
     drawn = [point for point in study_charts.points({**RESULT, "rows": rows}, figure) if point["mean"] is not None]
     assert all(point["low"] * point["mean"] > 0 for point in drawn)  # no bar reaches across 0
+
+
+def test_logarithmic_axes_have_decades_where_there_are_several() -> None:
+    def axes(values: list[float], accuracies: list[float]) -> list[Any]:
+        rows = [{"arm": "plain", "seed": 0, "flips": x, "accuracy": y} for x, y in zip(values, accuracies, strict=True)]
+        figure = {**FIGURE, "log_x": True, "log_y": True, "percent": False}
+        spec = study_charts.chart({**RESULT, "rows": rows, "paper": [], "dead trials": []}, figure).to_dict()
+        return [spec["layer"][0]["encoding"][axis]["axis"].get("values") for axis in "xy"]
+
+    assert axes([0.002, 0.5, 20.0], [0.108, 1.0, 3.998]) == [[0.01, 0.1, 1.0, 10.0], [0.1, 1.0, 10.0]]
+    assert axes([256.0, 512.0, 768.0], [0.2, 0.3, 0.4]) == [None, None]  # one decade or none: Vega's own ticks
+
+
+@pytest.mark.parametrize("kind", ["lines", "bars"])
+def test_where_all_seeds_died_a_cross_stands_at_the_bottom_edge(kind: str) -> None:
+    dead = [{"arm": arm, "seed": seed, "flips": 0.8} for arm in ("plain", "ours") for seed in (0, 1)]
+    figure = {**FIGURE, "kind": kind}
+    result = {**RESULT, "figures": [figure], "dead trials": dead}
+    drawn = ElementTree.fromstring(svg(study_charts.chart(result, figure), "light"))
+    crosses = [text for text in drawn.iter() if text.tag.endswith("text") and text.text == "✕2"]
+    places = [[float(n) for n in re.findall(r"[-.0-9]+", text.get("transform", ""))[:2]] for text in crosses]
+    assert len(places) == 2
+    assert abs(places[0][0] - places[1][0]) > 20  # beside each other
+    assert all(0 <= HEIGHT + 60 - y < 12 for _, y in places)
+    said = "at the bottom edge where all seeds did"
+    assert said in studies.page(result)
+    assert said not in studies.page(RESULT)
+
+
+def test_labels_of_numbers_stand_below_their_ticks() -> None:
+    drawn = ElementTree.fromstring(svg(study_charts.chart(RESULT, FIGURE), "light"))
+    labels = {text.text: text.get("text-anchor") for text in drawn.iter() if text.tag.endswith("text")}
+    assert labels["0.0"] == labels["0.8"] == labels["0.4"] == "middle"
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

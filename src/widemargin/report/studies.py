@@ -153,6 +153,8 @@ def _figure(result: StudyResult, figure: Figure) -> dict[str, Json]:
     notes = ["Bars are one standard deviation over seeds."] * (figure["kind"] != "scatter")
     notes += ["Diamonds are the paper's numbers."] * paper
     notes += ["A cross marks where seeds ended at guessing: means are of the others."] * bool(dead)
+    all_died = any(point["dead"] and point["mean"] is None for point in found)
+    notes += ["It is at the bottom edge where all seeds did."] * all_died
     return {
         "title": figure["title"],
         "light": _image(result, figure, "light"),

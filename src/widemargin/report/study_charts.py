@@ -135,7 +135,7 @@ def chart(result: StudyResult, figure: Figure) -> alt.LayerChart:
 
 
 def _marks(figure: Figure, rows: Sequence[Point], base: alt.Chart, arms: Sequence[str]) -> list[alt.Chart]:
-    """Diamonds at the paper's numbers, and crosses where seeds died."""
+    """Diamonds at the paper's numbers, and crosses where seeds died: at the bottom edge where all did."""
     beside = figure["kind"] == "bars" and figure["x"] != "arm"
     offset = [alt.XOffset("arm:N", scale=alt.Scale(domain=list(arms)))] if beside else []
     layers = []
@@ -143,13 +143,21 @@ def _marks(figure: Figure, rows: Sequence[Point], base: alt.Chart, arms: Sequenc
         over = inline(rows).encode(x=_x(figure, rows)) if figure["kind"] == "bars" else base  # a bar hides its colour
         diamonds = over.transform_filter("isValid(datum.paper)").encode(*offset, y=alt.Y("paper:Q"))
         layers.append(diamonds.mark_point(shape="diamond", size=110, strokeWidth=1.8, style="edge"))
-    if any(row["dead"] for row in rows):
-        crosses = base.transform_filter("datum.dead > 0 && isValid(datum.mean)").mark_text(
-            dx=14, dy=-10, fontWeight="bold"
-        )
-        count = alt.Text("label:N")
-        layers.append(crosses.transform_calculate(label="'✕' + datum.dead").encode(*offset, text=count))
+    crosses = base.transform_calculate(label="'✕' + datum.dead").encode(*offset, text=alt.Text("label:N"))
+    if any(row["dead"] and row["mean"] is not None for row in rows):
+        some = crosses.transform_filter("datum.dead > 0 && isValid(datum.mean)")
+        layers.append(some.mark_text(dx=14, dy=-10, fontWeight="bold"))
+    if lone := [row for row in rows if row["dead"] and row["mean"] is None]:
+        all_died = crosses.properties(data=alt.InlineData(values=lone if beside else _side_by_side(lone)))
+        look = {"dx": 0 if beside else {"expr": "datum.shift"}, "dy": -7, "fontWeight": "bold"}
+        layers.append(all_died.encode(y=alt.value("height")).mark_text(**look))
     return layers
+
+
+def _side_by_side(rows: Sequence[Point]) -> list[Point]:
+    """The rows with shifts in pixels, so that crosses of one x do not hide each other."""
+    groups = [[row for row in rows if row["x"] == x] for x in dict.fromkeys(row["x"] for row in rows)]
+    return [{**row, "shift": 26 * (i - (len(group) - 1) / 2)} for group in groups for i, row in enumerate(group)]
 
 
 def _y_scale(figure: Figure, rows: Sequence[Point]) -> Literal["linear", "log", "symlog"]:
@@ -160,8 +168,12 @@ def _y_scale(figure: Figure, rows: Sequence[Point]) -> Literal["linear", "log", 
 
 
 def _powers(figure: Figure, rows: Sequence[Point]) -> list[float]:
-    """Ticks of a symlog axis: powers of ten on both sides of 0; Vega has no defaults for it."""
-    if _y_scale(figure, rows) != "symlog":
+    """Ticks of a logarithmic y-axis: powers of ten; of a symlog one on both sides of 0, Vega has no defaults for it."""
+    kind = _y_scale(figure, rows)
+    if kind == "log":
+        decades = _decades([row[key] for row in rows for key in ("low", "mean", "high")])
+        return decades if len(decades) > 2 else []
+    if kind == "linear":
         return []
     step = max(1, round(math.log10(max(10.0, *(abs(float(row["mean"])) for row in rows))) / 4))
     powers = [10.0 ** (step * k) for k in range(1, 5)]
@@ -173,10 +185,22 @@ def _x(figure: Figure, rows: Sequence[Point]) -> alt.X:
     if any(isinstance(row["x"], str) for row in rows):
         axis = alt.Axis(labelAngle=0, labelExpr="split(datum.label, ', ')")  # long names in two lines
         return alt.X("x:N", title=title, sort=list(dict.fromkeys(row["x"] for row in rows)), axis=axis)
-    scale = (
-        {"type": "log", "nice": False} if figure.get("log_x") else {"nice": figure["kind"] == "scatter", "zero": False}
-    )
-    return alt.X("x:Q", title=title, scale=alt.Scale(**scale), axis=alt.Axis(tickCount=8))
+    axis = {"tickCount": 8, "labelFlush": False}
+    if not figure.get("log_x"):
+        scale = alt.Scale(nice=figure["kind"] == "scatter", zero=False)
+        return alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(**axis))
+    values = [float(row["x"]) for row in rows if row["x"] > 0]
+    inside = [power for power in _decades(values) if min(values) <= power <= max(values)]
+    axis |= {"values": inside, "format": "~g"} if len(inside) > 1 else {}
+    return alt.X("x:Q", title=title, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(**axis))
+
+
+def _decades(values: Sequence[float]) -> list[float]:
+    """The powers of ten from below the positive values to above them."""
+    logarithms = [math.log10(value) for value in values if value > 0]
+    if not logarithms:
+        return []
+    return [10.0**k for k in range(math.floor(min(logarithms)), math.ceil(max(logarithms)) + 1)]
 
 
 def _arms(result: StudyResult, figure: Figure) -> list[str]:
