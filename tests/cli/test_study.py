@@ -43,6 +43,23 @@ def test_one_is_shown(run: Run) -> None:
     assert max(map(len, answer.out.splitlines()[3:40])) <= 80
 
 
+def test_one_of_our_own_is_shown_with_goals(run: Run) -> None:
+    answer = run("study", "show", "W1")
+    assert answer.code == 0, answer.err
+    for said in ("goal", "≥ 3 points", "≥ −0.5 points", "Note:"):
+        assert said in answer.out
+    for said in ("reported", "tolerance", "Not as the paper"):
+        assert said not in answer.out
+
+
+def test_comparisons_of_ours_are_not_counted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = tiny.study()
+    extra = dataclasses.replace(study.claims[0], ours=True)
+    monkeypatch.setattr(catalog, "declared", lambda: [dataclasses.replace(study, claims=(*study.claims, extra))])
+    Path("results").mkdir()
+    assert f"Claims: {len(study.claims)} not run" in run("study", "verdicts").out
+
+
 def test_a_run_prints_claims_and_writes_the_result(run: Run, counting: Counting) -> None:
     before = run("study", "run", "E3", "--scale", "budget", "--dry-run")
     assert (before.code, counting.ran) == (0, [])
@@ -158,6 +175,8 @@ def test_our_own_studies_are_run_and_shown_apart(run: Run, counting: Counting, m
     assert run("study", "run", "own", "--scale", "budget", "--device", "cpu").code == 0
     answer = run("study", "verdicts")
     assert "Our own studies" in answer.out
+    assert "goal missed" in answer.out
+    assert "direction holds" not in answer.out
     assert "Studies: 1 not run" in answer.out  # the papers' alone
 
 

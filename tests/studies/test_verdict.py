@@ -77,6 +77,15 @@ def test_a_bound_has_one_side(side: Any, mean: float, word: str) -> None:
     )
 
 
+def test_reasons_have_minus_signs_and_say_nothing_of_a_spread_of_zero() -> None:
+    claim = Claim(text="", effect=VALUE, reported=-0.5, side="at least", tolerance=0.0, one_draw=False, goal=True)
+    assert verdict.judge(claim, seeds(-3.0, 0.2)).why.startswith("−3 ± 0.56, goal: at least −0.5; an effect of")
+    exact = verdict.judge(claim, seeds(-3.0, 0.0))
+    assert (exact.word, exact.why) == ("contradicted", "−3 ± 0, goal: at least −0.5")
+    paper = verdict.judge(Claim(text="", effect=GAP, reported=-2.5), seeds(-2.5, 0.1))
+    assert paper.why == "−2.5 ± 0.28, reported −2.5 ± 1"
+
+
 def test_a_mean_over_runs_has_no_spread_of_one_run() -> None:
     one, mean = (Claim(text="", effect=VALUE, reported=96.4, one_draw=draw) for draw in (True, False))
     assert verdict.judge(one, seeds(95.0, 0.3)).word == "reproduced"

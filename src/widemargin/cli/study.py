@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -42,6 +41,8 @@ def list_() -> None:
 
 def show(id: Id) -> None:
     """Show the arms, claims and scales of a study."""
+    from widemargin.report.goals import is_own
+    from widemargin.report.studies import paper
     from widemargin.studies import catalog
 
     with about("ID"):
@@ -49,13 +50,15 @@ def show(id: Id) -> None:
     console = out()
     console.print(text(f"{study.id}: {study.title} ({study.source})", "bold"), soft_wrap=True)
     console.print(text(study.question), soft_wrap=True)
+    own = is_own(study.source)
     claims = []
     for claim in study.claims:
-        unit = " points" if claim.kind == "points" else ""
-        numbers = ("order", "") if claim.reported is None else (f"{claim.reported:g}{unit}", f"± {claim.allowed:g}")
-        claims.append((claim.text, *numbers))
-    numeric = ("reported", "tolerance")
-    console.print(table("Claims", "claim", *numeric, rows=claims, right=numeric))
+        unit = " points" if claim.kind == "points" and claim.reported is not None else ""
+        reported = paper({"reported": claim.reported, "side": claim.side}) + unit
+        allowed = () if own else ("" if claim.allowed is None else f"± {claim.allowed:g}",)
+        claims.append((claim.text, reported, *allowed))
+    numeric = ("goal",) if own else ("reported", "tolerance")
+    console.print(table("Claims", "claim", *numeric, rows=claims, right=numeric, no_wrap=numeric))
     searched = [[f"{key} {', '.join(map(str, values))}" for key, values in arm.search.items()] for arm in study.arms]
     arms = [(arm.name, "; ".join(texts)) for arm, texts in zip(study.arms, searched, strict=True)]
     console.print(table("Arms", "arm", "searched", rows=arms, no_wrap=["arm"]))
@@ -66,7 +69,7 @@ def show(id: Id) -> None:
     columns = ("scale", "minutes", "seeds", "search", "what is reduced")
     console.print(table("Scales", *columns, rows=scales, right=["minutes", "seeds"], no_wrap=["scale"]))
     for sentence in study.deviations:
-        console.print(text(f"Not as the paper: {sentence}"), soft_wrap=True)
+        console.print(text(f"{'Note' if own else 'Not as the paper'}: {sentence}"), soft_wrap=True)
 
 
 def run(
@@ -169,10 +172,13 @@ def _earlier(study: Study, folder: Path | None, reuse: bool) -> dict[str, Json] 
 
 def _show_and_write(study: Study, found: dict[str, Json], folder: Path | None) -> None:
     """Print the claims of a run, and write its result."""
+    from widemargin.report.goals import is_own
     from widemargin.studies import result
 
     title = f"{study.id}: {study.title}, {found['scale']} scale, {found['trials']} trials"
-    out().print(table(title, *CELLS, rows=[_cells(claim, found) for claim in found["claims"]]))
+    columns = GOALS if is_own(study.source) else CELLS
+    rows = [_cells(claim, found) for claim in found["claims"]]
+    out().print(table(title, *columns, rows=rows, no_wrap=columns[1:3]))
     if not found["complete"]:
         notice(f"{study.id} is not complete: the same command continues it")
     if folder is None:
@@ -197,6 +203,7 @@ def judge(
     had under the first rules are kept in them.
     """
     from widemargin._io.files import write_json
+    from widemargin.report.goals import is_own, study_verdict
     from widemargin.studies import result
 
     rows = []
@@ -208,26 +215,27 @@ def judge(
         found = result.rejudge(study, stored)
         write_json(path, found)
         share = found["share"]
-        rows.append((study.id, stored["verdict"], found["verdict"], f"{share['hold']} of {share['ran']}"))
+        verdicts = (study_verdict({**found, **stored}), study_verdict(found))
+        rows.append((study.id, *verdicts, "" if is_own(study.source) else f"{share['hold']} of {share['ran']}"))
     out().print(table("Judged again", "id", "before", "now", "claims that hold", rows=rows, no_wrap=["id"]))
 
 
 def verdicts(results: ResultsFolder = Path("results")) -> None:
     """Show the verdicts: the papers' numbers and the measured ones, for every study."""
+    from widemargin.report.studies import claim_counts, counts
+
     found = results_in(results)
-    claims = [(one["study"], claim) for one in found for claim in one["claims"]]
-    counts = Counter(claim["verdict"] for _, claim in claims)
     console = out()
     for title, some, columns in (
         ("Verdicts", found, CELLS),
-        ("Our own studies", results_in(results, own=True), ("claim", "goal", *CELLS[2:])),
+        ("Our own studies", results_in(results, own=True), GOALS),
     ):
         rows = [(one["study"], *_cells(claim, one)) for one in some for claim in one["claims"]]
         if rows:
-            console.print(table(title, "id", *columns, rows=rows, no_wrap=["id", columns[1]]))
-    words = Counter(one["word"] for one in found)
-    console.print(text("Studies: " + ", ".join(f"{count} {word}" for word, count in words.items())), soft_wrap=True)
-    console.print(text("Claims: " + ", ".join(f"{count} {word}" for word, count in counts.items())), soft_wrap=True)
+            console.print(table(title, "id", *columns, rows=rows, no_wrap=["id", *columns[1:3]]))
+    for name, words in (("Studies", counts(found)), ("Claims", claim_counts(found))):
+        said = ", ".join(f"{count} {word}" for word, count in words.items())
+        console.print(text(f"{name}: {said}"), soft_wrap=True)
 
 
 for command, called in ((list_, "list"), (show, "show"), (run, "run"), (judge, "judge"), (verdicts, "verdicts")):
@@ -260,14 +268,16 @@ def _studies(ids: list[str], *, by_value: bool = False) -> list[Study]:
 
 
 CELLS = ("claim", "paper", "ours ± 95 %", "verdict")
+GOALS = ("claim", "goal", *CELLS[2:])
 """The columns of claims; ± is half of the 95 % interval of a mean over seeds."""
 
 
 def _cells(claim: dict[str, Json], result: dict[str, Json]) -> tuple[str, ...]:
     """The claim, the paper's number or the goal, the measured one and the verdict."""
-    from widemargin.report.studies import in_words, is_own, ours, paper
+    from widemargin.report.goals import claim_verdict, is_own
+    from widemargin.report.studies import ours, paper
 
-    return claim["text"], paper(claim), ours(claim), in_words(claim["verdict"], own=is_own(result))
+    return claim["text"], paper(claim), ours(claim), claim_verdict(claim, own=is_own(result["source"]))
 
 
 def _estimates(plans: list[Json], folder: Path) -> Table:

@@ -72,12 +72,17 @@ def with_spread(mean: float | int, spread: float | int) -> str:
 
 def with_interval(mean: float | int, error: float, seeds: int) -> str:
     """A mean of some seeds ± half of its 95 % interval, from its standard error; two seeds have no interval."""
-    from scipy.special import stdtrit
-
     if seeds < 3 or error == 0:
         said = f"{mean:.3g}".replace("-", "−")
         return said if error == 0 else f"{said} (two seeds)"
-    return with_spread(mean, float(stdtrit(seeds - 1, 0.975)) * error)
+    return with_spread(mean, half_interval(error, seeds))
+
+
+def half_interval(error: float, seeds: int) -> float:
+    """Half of the 95 % interval of a mean, from its standard error; infinite for two seeds."""
+    from scipy.special import stdtrit
+
+    return math.inf if seeds < 3 else float(stdtrit(seeds - 1, 0.975)) * error
 
 
 def share_plus_minus(mean: float | int, std: float | int) -> str:

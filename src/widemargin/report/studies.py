@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from widemargin.report import alt, holds, html, study_charts
+from widemargin.report import alt, goals, holds, html, study_charts
 from widemargin.report.figures import save, svg
 from widemargin.report.layers import inline
 from widemargin.report.names import number, with_interval, with_spread
@@ -73,30 +74,20 @@ def scoreboard(results: Sequence[StudyResult], own: Sequence[StudyResult] = ()) 
     return html.render("scoreboard.html", boards=boards, tally=tally, total=len(results), claims=said)
 
 
-def is_own(result: StudyResult) -> bool:
-    """Whether the result is of a study of our own, with goals instead of a paper's numbers."""
-    return str(result["source"]).startswith("widemargin")
-
-
-def in_words(verdict: str, *, own: bool) -> str:
-    """The verdict as it is shown: a goal is met or missed, where a paper's number is reproduced or contradicted."""
-    return verdict.replace("reproduced", "met").replace("contradicted", "missed") if own else verdict
-
-
 def _row(result: StudyResult) -> dict[str, Json]:
     """What the scoreboard shows of a study."""
-    claim, own = next(iter(result["claims"]), None), is_own(result)
-    counted = ", ".join(f"{n} {in_words(word, own=own)}" for word, n in result.get("counts", {}).items())
+    claim, own = next(iter(result["claims"]), None), goals.is_own(result["source"])
+    counted = ", ".join(f"{n} {word}" for word, n in result.get("counts", {}).items())
+    verdict = goals.study_verdict(result)
     return {
         **{key: result[key] for key in ("study", "source", "title")},
-        "verdict": in_words(result["verdict"], own=own),
+        "verdict": verdict,
         "linked": bool(result.get("rows")),
         "claim": "" if claim is None else claim["text"],
         "paper": "" if claim is None else paper(claim),
         "ours": "" if claim is None else ours(claim),
-        "class": _class(result["verdict"]),
-        "held": held(result),
-        "counts": counted,
+        "class": _class(verdict),
+        "held": goals.others_in_words(result) if own else held(result) + (f": {counted}" if counted else ""),
         "dead": _dead(result.get("dead", {})),
         "scale": result["scale"] or "–",
         "hardware": "; ".join(hardware(result)) or "–",
@@ -106,16 +97,16 @@ def _row(result: StudyResult) -> dict[str, Json]:
 def page(result: StudyResult) -> str:
     """The page of one study: claims, the paper's figure redrawn, deviations, and the command that reruns it."""
     drawn = (figure for figure in result.get("figures", []) if study_charts.has_rows(result, figure))
-    figures, own = [_figure(result, figure) for figure in drawn], is_own(result)
+    figures, own = [_figure(result, figure) for figure in drawn], goals.is_own(result["source"])
     quotes = list(dict.fromkeys(claim["quote"] for claim in result["claims"] if claim.get("quote")))
     claims = [
         {
             **claim,
-            "verdict": in_words(claim["verdict"], own=own),
+            "verdict": goals.claim_verdict(claim, own=own),
             "paper": paper(claim),
             "measured": ours(claim),
             "own": claim.get("ours", False),
-            "class": _class(claim["verdict"]),
+            "class": _class(goals.claim_verdict(claim, own=own)),
             "died": _dead(claim.get("dead", {})),
             "said": 1 + quotes.index(claim["quote"]) if claim.get("quote") else None,
         }
@@ -126,20 +117,20 @@ def page(result: StudyResult) -> str:
         for place, cell in result.get("chosen", {}).items()
         if cell
     ]
+    weakest = f"{held(result)}; the weakest is {result.get('weakest', result['word'])}"
     return html.render(
         "study.html",
         result=result,
         reference="goal" if own else "paper",
-        verdict=in_words(result["verdict"], own=own),
+        verdict=goals.study_verdict(result),
         claims=claims,
         quotes=quotes,
         figures=figures,
         chosen=chosen,
         hardware=hardware(result),
         commits=sorted({str(origin.get("commit")) for origin in result.get("origins", [])}),
-        verdict_class=_class(result["verdict"]),
-        held=held(result),
-        weakest=in_words(result.get("weakest", result["word"]), own=own),
+        verdict_class=_class(goals.study_verdict(result)),
+        summary=goals.others_in_words(result) if own else weakest,
         before=None if own else result.get("old verdict", {}).get("verdict"),
         dead=_dead(result.get("dead", {})),
     )
@@ -235,7 +226,10 @@ def _strength(verdict: str) -> int:
 
 
 def _class(verdict: str) -> str:
-    return CLASSES[_strength(verdict)]
+    if found := re.fullmatch(r"(\d+) of (\d+) goals met", verdict):
+        met, ran = map(int, found.groups())
+        return "good" if met == ran else "half" if met else "bad"
+    return {goals.MET: "good", goals.MISSED: "bad", goals.OPEN: "none"}.get(verdict) or CLASSES[_strength(verdict)]
 
 
 def _cell(cell: Mapping[str, Json]) -> str:

@@ -33,6 +33,7 @@ class Claim:
             is a mean over runs, a range or a theorem.
         quote: the sentence of the paper that the claim rests on.
         ours: a comparison of ours, which the paper does not make: shown, but no part of the study's verdict.
+        goal: the number is a goal of ours, of a study without a paper.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Claim:
     one_draw: bool = True
     quote: str = ""
     ours: bool = False
+    goal: bool = False
 
     def __post_init__(self) -> None:
         if (self.reported is None) != self.effect.is_order:
@@ -80,6 +82,7 @@ class Judged(TypedDict, total=False):
     one_draw: bool
     quote: str
     ours: bool
+    goal: bool
 
 
 def value(

@@ -83,7 +83,7 @@ def judge(claim: Claim, measured: MeasuredEffect | None, dead: Dead | None = Non
         return Verdict(word="not run", why="rows are missing")
     found = _judge(claim, measured)
     why = f"{found.why}; {_needed(claim, measured)}" if found.word == "inconclusive" else found.why
-    if found.word == "contradicted" and found.smallest is not None:
+    if found.word == "contradicted" and found.smallest:
         why = f"{why}; an effect of {found.smallest:.2g} would have been seen"
     return replace(found, why=f"{why}; {died}" if died else why)
 
@@ -138,7 +138,7 @@ def describe(
 
 def _judge(claim: Claim, measured: MeasuredEffect) -> Verdict:
     if measured.error is None:
-        return Verdict(word="inconclusive", why=f"{measured.mean:.4g}, and one seed has no standard error")
+        return Verdict(word="inconclusive", why=f"{_text(measured.mean)}, and one seed has no standard error")
     return _order(claim, measured) if claim.reported is None else _number(claim, measured)
 
 
@@ -156,8 +156,9 @@ def _number(claim: Claim, measured: MeasuredEffect) -> Verdict:
     known = measured.error <= tolerance + rounding or _beyond(claim, measured.mean - reported) >= half
     inside = explained or (known and off <= tolerance + rounding)
     smallest = intervals.smallest_visible(measured.error, measured.seeds)
-    bound = "" if claim.side == "both" else f"{claim.side} "
-    why = f"{measured.mean:.4g}{_spread(half)}, reported {bound}{reported:g} ± {tolerance:g}"
+    bound = _text(reported) if claim.side == "both" else f"{claim.side} {_text(reported)}"
+    bound += f" ± {_text(tolerance, 6)}" if tolerance else ""
+    why = f"{_text(measured.mean)}{_spread(half)}, {'goal:' if claim.goal else 'reported'} {bound}"
     if explained:
         why += f", which a single run may miss by {width:.2g}"
     if null is None or reported == null:
@@ -180,8 +181,13 @@ def _beyond(claim: Claim, difference: float) -> float:
     return {"both": -math.inf, "at least": difference, "at most": -difference}[claim.side]
 
 
+def _text(value: float, digits: int = 4) -> str:
+    """The first digits, with a minus sign."""
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
 def _spread(half: float) -> str:
-    return " of two seeds" if math.isinf(half) else f" ± {half:.2g}"
+    return " of two seeds" if math.isinf(half) else f" ± {_text(half, 2)}"
 
 
 def _off(claim: Claim, difference: float) -> float:
@@ -203,7 +209,7 @@ def _order(claim: Claim, measured: MeasuredEffect) -> Verdict:
     assert measured.error is not None
     half = intervals.half_width(measured.error, measured.seeds)
     mean, smallest = measured.mean + slack, intervals.smallest_visible(measured.error, measured.seeds)
-    why = f"{len(above)} of {len(gaps)} gaps stand out{shown}; mean gap {measured.mean:.3g}{_spread(half)}"
+    why = f"{len(above)} of {len(gaps)} gaps stand out{shown}; mean gap {_text(measured.mean, 3)}{_spread(half)}"
     if below or mean < -half:
         errors = [intervals.smallest_visible(gap.error, gap.seeds) for name, gap in gaps if name in below]
         worst = max((error for error in errors if error is not None), default=smallest)

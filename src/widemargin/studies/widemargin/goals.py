@@ -152,7 +152,7 @@ def _goal(
     baseline: float | None = None,
     relative: bool = False,
 ) -> Claim:
-    judged = Judged(side=side, relative=relative, tolerance=0.0, one_draw=False)
+    judged = Judged(side=side, relative=relative, tolerance=0.0, one_draw=False, goal=True)
     return custom(text, of, threshold, baseline, **judged)
 
 
