@@ -67,7 +67,7 @@ def test_the_demo_prints_a_table_and_writes_a_page(run: Run) -> None:
         assert len(arm["hardest"]) == 12
     first = {tuple(v for k, v in arm["history"][0].items() if k == "accuracy") for arm in result["arms"]}
     assert len(first) == 1  # the same first weights
-    assert result["settings"]["seeds"] == [3, 4]
+    assert result["settings"]["seeds"] == "2 seeds (3, 4)"
     text = Path("there/page.html").read_text(encoding="utf-8")
     assert all(f'id="{section}"' in text for section in ("margins", "attack", "training", "hardest", "facts"))
 

@@ -49,6 +49,7 @@ def test_the_plane_through_three_samples(run: Run) -> None:
     assert said.code == 0, said.err
     assert "the network has the weights that planar_nets:build gave it" in said.err
     found = panel()
+    assert "Markers have the colours of the labels." in found["text"]
     assert found["title"] == "Through samples 4, 0, 9"
     assert len(found["points"]) == 3
     assert all(point["image"].startswith("data:image/png;base64,") for point in found["points"])

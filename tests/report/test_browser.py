@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from report import test_label_issues as suspects
 from report.synthetic import picture, result
 from report.test_studies import RESULT
-from widemargin.report import page, studies
+from widemargin.report import label_issues, page, png, studies
 from widemargin.report import picture as pictures
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -55,9 +56,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "full": result(LABELS, places=("input", "conv1")),
         "hostile": bad,
         "one": result(("my network",), places=("input",)),
+        "losses": result(("cross-entropy", "WideMargin"), places=("input",)),
     }
     planes = pictures.write(folder / "planes.html", {**picture(HOSTILE[::2]), "title": HOSTILE[0]})
     studied = dict(zip(("scoreboard", "holds", "study"), studies.write(folder / "studies", [RESULT])))
+    item = {"index": 1234, "given": "9", "suggested": "5", "margin": -10.5, "wrong": 0.998, "values": []}
+    items = [{**item, "image": png.data_uri([[[0.0, 1.0], [1.0, 0.0]]])}] * 9
+    studied["labels"] = label_issues.write(folder / "labels.html", suspects.values(items=items, columns=[]))
     written = {name: page.write(folder / f"{name}.html", shown) for name, shown in results.items()}
     return written | {"planes": planes} | studied
 
@@ -226,6 +231,25 @@ def test_a_phone_shows_verdicts_and_text_that_can_be_read(open_: Callable[..., O
     heads = wide.page.locator("thead").first
     assert heads.bounding_box()["height"] > 20
     assert wide.page.locator("tbody tr").first.evaluate("row => getComputedStyle(row).display") == "table-row"
+
+
+def test_a_phone_breaks_no_names_and_captions_have_a_line_each(open_: Callable[..., Opened]) -> None:
+    def lines(seen: Opened, selector: str) -> set[float]:
+        measure = "all => all.map(e => e.getBoundingClientRect().height / parseFloat(getComputedStyle(e).lineHeight))"
+        return {round(count, 1) for count in seen.page.locator(selector).evaluate_all(measure)}
+
+    labels = open_("labels", width=400)
+    assert lines(labels, ".gallery .margin") == {1.0}
+    tops = labels.page.locator(".gallery li").evaluate_all("all => all.map(e => e.getBoundingClientRect().top)")
+    assert tops.count(tops[0]) == 3
+    losses = open_("losses", width=400)
+    word = """head => {
+        const range = document.createRange();
+        range.selectNodeContents(head.lastChild);
+        return range.getClientRects().length;
+    }"""
+    assert losses.page.locator("#overview tbody th").last.evaluate(word) == 1  # "WideMargin" is one line
+    assert losses.page.locator("#facts dl div").first.evaluate("row => getComputedStyle(row).flexWrap") == "wrap"
 
 
 def test_charts_follow_the_width_of_the_window(open_: Callable[..., Opened]) -> None:

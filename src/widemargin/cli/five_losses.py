@@ -78,7 +78,7 @@ def run(*, epochs: int, seeds: Sequence[int], sizes: Sequence[int] = (), log: Ca
         "optimizer": "AdamW, lr " + ", ".join(f"{method.lr:g} ({method.label})" for method in METHODS),
         "epochs": epochs,
         "batch size": BATCH,
-        "seeds": list(seeds),
+        "seeds": f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({', '.join(map(str, seeds))})",
         "threads": 1,
         "attack": f"PGD of {PGD_STEPS} steps on {ATTACKED:,} of the test images, pixels kept in [0, 1]",
     }

@@ -119,16 +119,17 @@ def _spanned(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _caption(piece: geometry.Slice | geometry.Raster, slice_: bool) -> str:
     units = "in units of the inputs' l_2 distance"
+    colors = "Colours are the predicted classes. Markers have the colours of the labels."
     if isinstance(piece, geometry.Raster):
         rows, columns = piece.points.shape[:2]
         return (
             f"Drawn as a raster of {columns} × {rows} pixels, not exactly: the plane has more than "
-            f"{piece.max_cells:,} cells. Colours are the predicted classes, axes {units}."
+            f"{piece.max_cells:,} cells. {colors} Axes are {units}."
         )
     near = " within this plane" if slice_ else ""
     return (
-        f"{len(piece):,} cells, exact: on each the network is affine. Colours are the predicted classes, the "
-        f"thick line is the decision boundary, axes {units}. Point at a sample to see its exact distance to the "
+        f"{len(piece):,} cells, exact: on each the network is affine. {colors} The "
+        f"thick line is the decision boundary, axes are {units}. Point at a sample to see its exact distance to the "
         f"boundary{near}."
     )
 
