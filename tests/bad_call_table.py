@@ -82,7 +82,7 @@ OTHER: dict[str, dict[str, str]] = {
     "control.": {"train": "samples", "test": "samples", "attack": "samples", "device": ""},
     "control.normalized_margin": {"model": "trained", "target": "target"},
     "control.attacked_twins": {"targets": "several"},
-    "data.Samples": {"x": "samples' x", "y": "any labels", "classes": "names"},
+    "data.Samples": {"x": "samples' x", "y": "any labels", "classes": "names", "columns": "names"},
     "data.batches": {"classes": "iterable", "data": "read"},
     "data.read": {"classes": "iterable", "data": "read"},
     "data.flip_labels": {"classes": "count"},
