@@ -228,6 +228,19 @@ def test_a_sum_with_a_criterion_of_ones_own_is_not_captured() -> None:
     own = losses.as_loss(lambda scores, y: scores[:, 0])
     assert isinstance(own, ScoreLoss)
     assert not WeightedSum(parts=((1.0, losses.CrossEntropy()), (0.1, own))).capturable
+    assert not losses.WideMargin(base=own).capturable
+
+
+def test_a_wide_margin_is_captured_only_if_its_base_says_so() -> None:
+    class Own(ScoreLoss):
+        def of(self, scores: Tensor, y: Tensor) -> Tensor:
+            return scores.gather(1, y[:, None])[:, 0].neg()
+
+    class Capturable(Own):
+        capturable = True
+
+    assert not losses.WideMargin(base=Own()).capturable
+    assert losses.WideMargin(base=Capturable()).capturable
 
 
 def test_hues_are_turned_in_full_precision_under_autocast() -> None:

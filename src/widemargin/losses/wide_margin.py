@@ -15,8 +15,8 @@ from widemargin import norms, places
 from widemargin._autograd.value_without_grad import value_without_grad
 from widemargin.checks import check_choice, check_count, check_flag, check_number, check_place_names
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
-from widemargin.losses.protocol import Loss, Stacking, stacking_of
-from widemargin.losses.score_criterion import ScoreCriterion, as_loss
+from widemargin.losses.protocol import Loss, Stacking, is_capturable, stacking_of
+from widemargin.losses.score_criterion import as_loss
 from widemargin.margins.class_separation import class_separation
 from widemargin.margins.output import against, strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
@@ -127,8 +127,8 @@ class WideMargin:
 
     @property
     def capturable(self) -> bool:
-        """Whether it may be captured in a CUDA graph: with a criterion of your own as base only if that says so."""
-        return not isinstance(self.base, ScoreCriterion) or self.base.capturable
+        """Whether it may be captured in a CUDA graph: if the base may be."""
+        return is_capturable(self.base)
 
     @property
     def weight(self) -> float:
