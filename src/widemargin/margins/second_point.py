@@ -21,7 +21,16 @@ from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin._autograd.distributed_stats import processes
 from widemargin._autograd.repeated_rng import KeptMasks, random_states, with_random_states
 from widemargin.margins.distance import check_rows
-from widemargin.modules import ModelInputs, forward, is_compiled, mixing_modules, uncompiled, uncounted, unwrap
+from widemargin.modules import (
+    ModelInputs,
+    forward,
+    is_compiled,
+    mixing_modules,
+    uncompiled,
+    uncounted,
+    unwrap,
+    updates_running_stats,
+)
 from widemargin.places import At
 from widemargin.types import Scores, wide
 
@@ -48,6 +57,7 @@ class TwoPasses:
         self._streaming = [module for module in self.network.modules() if "masks_drawn" in vars(module)]
         self._streams: dict[nn.Module, int] = {}
         self.is_random, self._mixes = False, bool(mixing_modules(self.network))
+        self._updates = any(map(updates_running_stats, self.network.modules()))
         self._is_compiled = self._mixes and is_compiled(self.model)
         has_sync = self._mixes and any(isinstance(m, nn.SyncBatchNorm) and m.training for m in self.network.modules())
         if has_sync and processes() > 1:
@@ -104,11 +114,9 @@ class TwoPasses:
 
     @contextmanager
     def _reused(self) -> Iterator[None]:
-        """Batch statistics of the first pass, without counting the batch again."""
-        if not self._mixes:
-            yield
-            return
-        with uncounted(self.network), self._statistics.reused():
+        """Batch statistics of the first pass; running statistics stay as they are."""
+        running = uncounted(self.network) if self._updates else nullcontext()
+        with running, self._statistics.reused() if self._mixes else nullcontext():
             yield
 
     def _own_streams(self) -> dict[nn.Module, int]:
