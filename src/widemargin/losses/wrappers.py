@@ -34,10 +34,10 @@ Images = Float[Tensor, "batch channels h w"]
 
 
 class Wrapper:
-    """`factor` · `loss(model, *prepare(model, x, y))`, with the fast backward and CUDA graph of `loss`.
+    """`loss(model, *prepare(model, x, y))`, with the fast backward and CUDA graph of `loss`.
 
-    A subclass holds the wrapped loss as `loss` and overrides `prepare`, `factor` or both; both are constants for the
-    gradient. A frozen dataclass is best, since `fit` recognises a checkpoint by the repr of its loss:
+    A subclass holds the wrapped loss as `loss` and overrides `prepare`, whose results are constants for the gradient.
+    A frozen dataclass is best, since `fit` recognises a checkpoint by the repr of its loss:
 
         @dataclass(frozen=True)
         class Flipped(losses.Wrapper):
@@ -47,7 +47,7 @@ class Wrapper:
                 return x.flip(-1), y
 
     `capturable` follows the wrapped loss. Override it with False where `prepare` waits for the device or draws random
-    numbers on the CPU, or where `factor` changes between steps.
+    numbers on the CPU.
     """
 
     loss: Loss
@@ -56,17 +56,12 @@ class Wrapper:
         """The inputs and labels that the wrapped loss takes."""
         return x, y
 
-    @property
-    def factor(self) -> float:
-        """The factor of the wrapped loss."""
-        return 1.0
-
     def __call__(self, model: nn.Module, x: ModelInputs, y: Tensor, *, index: Tensor | None = None) -> Tensor:
         """The loss of every sample."""
         values = values_of(self.loss, model, *self.prepare(model, x, y), index)
         if index is not None:
             check_index(index, len(y))
-        return values if self.factor == 1.0 else self.factor * values
+        return values
 
     @property
     def wrapped(self) -> Loss:
@@ -112,10 +107,7 @@ class Wrapper:
     def _backward(
         self, inner: FastBackward, model: nn.Module, x: ModelInputs, y: Tensor, **options: Unpack[BackwardOptions]
     ) -> Backward:
-        if (factor := self.factor) != 1.0:
-            options["scale"] = factor * options.get("scale", 1.0)
-        done = inner(model, *self.prepare(model, x, y), **options)
-        return done if factor == 1.0 else replace(done, values=factor * done.values)
+        return inner(model, *self.prepare(model, x, y), **options)
 
 
 @dataclass(frozen=True, kw_only=True)
