@@ -17,7 +17,7 @@ from widemargin.checks import check_choice, check_count, check_flag, check_numbe
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Loss, Stacking, is_capturable, stacking_of
 from widemargin.losses.score_criterion import as_loss
-from widemargin.margins.class_separation import class_separation
+from widemargin.margins.class_separation import class_separation, pairwise_distances
 from widemargin.margins.output import against, strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
 from widemargin.modules import ModelInputs
@@ -181,8 +181,9 @@ class WideMargin:
         difference = against(scores, y, other)[:, 0]
         right = share_of_right(difference, 1)
         points = {name: _activations(watched, name, y)[None] for name in at}
-        lengths = {name: step_length(values, y[None], self.p) for name, values in points.items()}
-        separation = torch.stack([class_separation(values, y[None], self.p) for values in points.values()])
+        found = {name: step_and_separation(values, y[None], self.p) for name, values in points.items()}
+        lengths = {name: length for name, (length, _) in found.items()}
+        separation = torch.stack([separation for _, separation in found.values()])
         share = self.share_of(len(y))
         if share == 1:
             own, rows = difference, torch.arange(len(y), device=x.device)
@@ -215,8 +216,20 @@ def penalty(change: Tensor) -> Tensor:
     return 2 * F.huber_loss(change, torch.zeros_like(change), reduction="none", delta=LINEAR)
 
 
-def step_length(
+def step_and_separation(
     points: Float[Tensor, "networks batch ..."], y: Shaped[Tensor, "networks batch"], p: float = 2.0
+) -> tuple[Float[Tensor, " networks"], Float[Tensor, " networks"]]:
+    """`step_length` and `class_separation` of every network's batch, from one matrix of distances."""
+    distances = pairwise_distances(points, p)
+    return step_length(points, y, p, distances=distances), class_separation(points, y, p, distances=distances)
+
+
+def step_length(
+    points: Float[Tensor, "networks batch ..."],
+    y: Shaped[Tensor, "networks batch"],
+    p: float = 2.0,
+    *,
+    distances: Float[Tensor, "networks batch batch"] | None = None,
 ) -> Float[Tensor, " networks"]:
     """σ of every network's batch: the length in l_p of the steps that should hardly change a score difference.
 
@@ -224,12 +237,11 @@ def step_length(
     and δ the median over the samples of the l_p distance to the nearest sample with another label. In l_2 the first is
     noise of the data's own spread along one direction, and the second keeps it far below the distance between classes,
     which in few dimensions is not much larger than the spread. A batch with one label alone has the first. The
-    coordinates of a single sample are their own spread.
+    coordinates of a single sample are their own spread. `distances` are those of `pairwise_distances`, if known.
     """
-    flat = wide(points.detach().reshape(*points.shape[:2], -1))
-    wide_step = deviation(points) * flat.shape[2] ** (1 / p - 0.5)
-    flat = flat - flat.mean(dim=1, keepdim=True)  # l_2 distances by matrix products cancel far from 0
-    gaps = torch.cdist(flat, flat, p=p).masked_fill(y[:, :, None] == y[:, None], torch.inf).amin(dim=2)
+    wide_step = deviation(points) * points[0, 0].numel() ** (1 / p - 0.5)
+    distances = pairwise_distances(points, p) if distances is None else distances
+    gaps = distances.masked_fill(y[:, :, None] == y[:, None], torch.inf).amin(dim=2)
     nearest = gaps.masked_fill(gaps == torch.inf, torch.nan).nanmedian(dim=1).values
     return torch.fmin(wide_step, WAY * nearest)
 

@@ -15,8 +15,7 @@ from widemargin.losses import MarginLoss, ScoreLoss, Target, WideMargin, scale_f
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
-from widemargin.losses.wide_margin import penalty, share_of_right, spread, step_length, strongest_other
-from widemargin.margins.class_separation import class_separation
+from widemargin.losses.wide_margin import penalty, share_of_right, spread, step_and_separation, strongest_other
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import against
 from widemargin.margins.second_point import steps_down
@@ -143,7 +142,7 @@ class Objective:
         """`WideMargin` by one second pass for all; steps and shares of right answers are those of each network."""
         kept, y, x, share = KeptStatistics(), batch.y, batch.x, first.share_of(batch.y.shape[1])
         is_part = share < 1
-        lengths, separation = step_length(x, y, first.p), class_separation(x, y, first.p)
+        lengths, separation = step_and_separation(x, y, first.p)
         scores, at = stack.scores(x, at=() if is_part else (INPUT,), keys=key, kept=kept)
         other = strongest_other(scores, y.flatten())
         difference = own = against(scores, y.flatten(), other)[:, 0]
