@@ -290,7 +290,7 @@ def without_weight_gradients(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def uncounted(network: nn.Module) -> Iterator[None]:
+def without_running_stats(network: nn.Module) -> Iterator[None]:
     """Leave the running statistics of BatchNorm and InstanceNorm layers unchanged inside the `with` block."""
     with ExitStack() as stack:
         for module in filter(updates_running_stats, network.modules()):

@@ -14,7 +14,7 @@ from widemargin.checks import check_count
 from widemargin.data.opening import LABELS, Opened, open_data
 from widemargin.data.positions import Positions, with_positions
 from widemargin.data.reading import read_inputs, read_labels
-from widemargin.data.samples import Samples, check_class_indices
+from widemargin.data.samples import Samples, check_not_bool
 from widemargin.modules import ModelInputs, NamedInputs
 
 
@@ -110,7 +110,7 @@ class Batches:
         for number, batch in enumerate(source):
             name = f"batch {number} of data"
             x, y = _pair(batch, name, self.classes)
-            check_class_indices(f"y of {name}", y)
+            check_not_bool(f"y of {name}", y)
             if (isinstance(x, Tensor) and x.ndim == 0) or y.ndim == 0 or len(x) != len(y):
                 shapes = list(x.shape) if isinstance(x, Tensor) else repr(x)
                 raise ValueError(f"{name} has x {shapes} and y {list(y.shape)}, expected equal lengths")

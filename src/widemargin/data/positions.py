@@ -69,7 +69,7 @@ def with_positions(loader: DataLoader[Any]) -> tuple[Iterable[object], Positions
     if type(sampler) is BatchSampler and type(sampler.sampler) is SequentialSampler:
         return loader, Positions(deque(map(list, sampler)))
     if type(loader) is not DataLoader:
-        return loader, Positions.unknown()  # another class may draw what it likes
+        return loader, Positions.unknown()  # a subclass may change the sampling
     recorder = _Recorder(sampler)
     workers = {}
     if loader.num_workers:

@@ -40,10 +40,10 @@ Module: TypeAlias = nn.Module | Callable[[int, int], nn.Module]
 """A network, or a function (number of features, number of classes) → network."""
 
 STEPS, EPOCHS = 500, 20
-"""The default length of a training: so many steps, and at least so many epochs."""
+"""The default length of a training: 500 steps, but at least 20 epochs."""
 
 FOLDS, HELD_OUT = 5, 50
-"""The temperature is fitted to the held-out samples of so many folds, or of fewer where they have enough samples."""
+"""Largest number of folds for the temperature, and held-out samples after which no more are trained."""
 
 BATCH = 1024
 """Samples of a pass of prediction."""

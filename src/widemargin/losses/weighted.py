@@ -30,8 +30,8 @@ class Weighted(Wrapper):
     """w_i·L of every sample i, with w_i the weight of its class, of the sample, or the product of both.
 
     The weights multiply the values of L and nothing inside it: statistics of the batch, such as the step length and the
-    share of right answers of `WideMargin` and the scale of `MarginLoss`, count every sample once. A wrapped
-    `MarginLoss` takes two backward passes instead of the fast one.
+    accuracy of `WideMargin` and the scale of `MarginLoss`, count every sample once. A wrapped `MarginLoss` takes two
+    backward passes instead of the fast one.
 
     Args:
         loss: L, any loss `(model, x, y) -> [batch]` or criterion `(scores, y)`.

@@ -25,20 +25,20 @@ from widemargin.places import At
 from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
-WAY = 1 / 24
-"""The largest step, as a part of the distance to the nearest sample of another class."""
+MAX_STEP_FRACTION = 1 / 24
+"""Upper limit of the step, as a fraction of the distance to the nearest sample of another class."""
 
-PRIOR = 3000
-"""Training samples up to which the term has its full weight; with N > PRIOR samples it has the weight (PRIOR/N)²."""
+FULL_WEIGHT_SAMPLES = 3000
+"""Largest number of training samples at full weight; with more samples N the weight is (3000/N)²."""
 
-AUGMENTED = 30_000
-"""The least number of training samples that augmented ones count as: the weight of the second term is at most 0.01."""
+MIN_AUGMENTED_SAMPLES = 30_000
+"""Lower limit of N for augmented inputs: their weight is at most 0.01."""
 
-PART, LEAST = 1 / 8, 16
-"""The part of a batch, and the fewest samples of it, that have the term where there are more than PRIOR samples."""
+BATCH_FRACTION, MIN_BATCH_SAMPLES = 1 / 8, 16
+"""Fraction of a batch, and at least so many samples, whose term is computed above `FULL_WEIGHT_SAMPLES`."""
 
-LINEAR = 10.0
-"""A change of the score difference beyond which its penalty grows linearly: gradients stay bounded."""
+HUBER_DELTA = 10.0
+"""Change of the score difference beyond which its penalty is linear, so that gradients are bounded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +55,13 @@ class WideMargin:
     - σ = min(mean standard deviation of the coordinates, 1/24 of the median distance to the nearest sample of another
       class), see `step_length`. It has the units of the data: multiply the data by k and the first layer by 1/k, and
       the training is the same.
-    - a is the share of right answers: a network that has not learnt yet is not pulled.
+    - a is the accuracy on the batch: the term is small early in training.
     - c says how clearly the classes are separated, see `margins.class_separation`: where they are parts of one cloud,
       wide margins are those of a nearest-neighbour rule, and the term fades.
     - the square becomes linear where the difference changes by more than 10, so that gradients are bounded.
 
-    The second term is a prior: it says which networks are likely before there are data. So its weight falls with the
-    number of training samples, if that is known (`samples`), and with many of them a part of the batch is enough.
+    The second term acts as a prior, so its weight decreases with the number of training samples, if that is known
+    (`samples`). With many samples a part of the batch is enough.
 
     Args:
         strength: factor of the second term.
@@ -71,9 +71,9 @@ class WideMargin:
         share: the part of the batch, evenly spread, whose second term is computed, with a weight of 1/share: unbiased,
             and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share),
             but noisier. None: 1/8 and at least 16 samples where `samples` is above 3,000, else the whole batch.
-        every: `fit` computes the second term in one step of so many, with so many times the weight, and `base` alone
-            in the others: unbiased over the steps, with fewer passes, but noisier. A call of the loss always computes
-            the term; in a loop of your own, call `loss.turns[step % every]`.
+        every: `fit` computes the second term in every `every`-th step, multiplied by `every`, and `base` alone in the
+            others: unbiased over the steps, with fewer passes, but noisier. A call of the loss always computes the
+            term; in a loop of your own, call `loss.turns[step % every]`.
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
@@ -133,23 +133,26 @@ class WideMargin:
     @property
     def weight(self) -> float:
         """The factor of the second term: `strength`, and less where there are many training samples."""
-        return self.strength * min(1.0, (PRIOR / self.counted) ** 2)
+        return self.strength * min(1.0, (FULL_WEIGHT_SAMPLES / self.effective_samples) ** 2)
 
     @property
-    def counted(self) -> int:
-        """The number of training samples that sets the weight: at least `AUGMENTED` if augmented, 1 if unknown."""
-        return max(self.samples or 1, AUGMENTED if self.augmented else 1)
+    def effective_samples(self) -> int:
+        """Effective number of samples N in the weight (3000/N)².
+
+        It is `samples`, at least `MIN_AUGMENTED_SAMPLES` for augmented inputs; 1 (full weight) if unknown.
+        """
+        return max(self.samples or 1, MIN_AUGMENTED_SAMPLES if self.augmented else 1)
 
     @property
     def has_many_samples(self) -> bool:
         """Whether a part of the batch is taken unless `share` says otherwise."""
-        return self.counted > PRIOR
+        return self.effective_samples > FULL_WEIGHT_SAMPLES
 
     def share_of(self, batch: int) -> float:
         """The part of a batch of this size whose second term is computed."""
         if self.share is not None:
             return self.share
-        return max(PART, min(1.0, LEAST / batch)) if self.has_many_samples else 1.0
+        return max(BATCH_FRACTION, min(1.0, MIN_BATCH_SAMPLES / batch)) if self.has_many_samples else 1.0
 
     def for_samples(self, samples: int) -> WideMargin:
         """The loss for so many training samples, unless their number is set already."""
@@ -179,7 +182,7 @@ class WideMargin:
         if self.strength == 0:
             return loss
         difference = against(scores, y, other)[:, 0]
-        right = share_of_right(difference, 1)
+        right = squared_accuracy(difference, 1)
         points = {name: _activations(watched, name, y)[None] for name in at}
         found = {name: step_and_separation(values, y[None], self.p) for name, values in points.items()}
         lengths = {name: length for name, (length, _) in found.items()}
@@ -205,15 +208,15 @@ def strongest_other(scores: Scores, y: Labels) -> Tensor | None:
     return None if is_binary(scores) else strongest(wide(scores), y, 1)
 
 
-def share_of_right(difference: PerExample, networks: int) -> PerExample:
-    """a² of every sample, with a the share of right answers in its network's batch."""
+def squared_accuracy(difference: PerExample, networks: int) -> PerExample:
+    """a² of every sample, with a the accuracy of its network on the batch."""
     right = (difference.detach() > 0).to(difference.dtype).view(networks, -1)
     return right.mean(dim=1, keepdim=True).square().expand_as(right).flatten()
 
 
 def penalty(change: Tensor) -> Tensor:
-    """change², linear beyond `LINEAR`."""
-    return 2 * F.huber_loss(change, torch.zeros_like(change), reduction="none", delta=LINEAR)
+    """change², linear beyond `HUBER_DELTA`."""
+    return 2 * F.huber_loss(change, torch.zeros_like(change), reduction="none", delta=HUBER_DELTA)
 
 
 def step_and_separation(
@@ -243,7 +246,7 @@ def step_length(
     distances = pairwise_distances(points, p) if distances is None else distances
     gaps = distances.masked_fill(y[:, :, None] == y[:, None], torch.inf).amin(dim=2)
     nearest = gaps.masked_fill(gaps == torch.inf, torch.nan).nanmedian(dim=1).values
-    return torch.fmin(wide_step, WAY * nearest)
+    return torch.fmin(wide_step, MAX_STEP_FRACTION * nearest)
 
 
 def _activations(watched: At, name: str, y: Labels) -> Tensor:

@@ -74,19 +74,19 @@ class Wrapper:
         return needs_index(self.loss)
 
     def for_samples(self, samples: int) -> Loss:
-        """The same around the wrapped loss for so many training samples; a wrapper that is no dataclass stays."""
-        return self._around(for_samples(self.loss, samples))
+        """A copy that wraps `loss.for_samples(samples)`; `self` if it is not a dataclass."""
+        return self._with_loss(for_samples(self.loss, samples))
 
     def for_augmented(self) -> Loss:
-        """The same around the wrapped loss for augmented samples; a wrapper that is no dataclass stays."""
-        return self._around(for_augmented(self.loss))
+        """A copy that wraps `loss.for_augmented()`; `self` if it is not a dataclass."""
+        return self._with_loss(for_augmented(self.loss))
 
-    def _around(self, inner: Loss) -> Loss:
+    def _with_loss(self, inner: Loss) -> Loss:
         return self if inner is self.loss or not is_dataclass(self) else replace(self, loss=inner)
 
     @property
     def turns(self) -> tuple[Loss, ...]:
-        """The same around the losses of successive steps; a wrapper that is no dataclass has one turn."""
+        """Copies that wrap the losses of successive steps; `self` alone if it is not a dataclass."""
         inner = turns_of(self.loss)
         if len(inner) == 1 or not is_dataclass(self):
             return (self,)
@@ -160,8 +160,8 @@ class CropsAndFlips(Wrapper):
 
     A network in evaluation mode gets the images as they are, so that validation losses are those of the data.
 
-    The random numbers are from the generator of that device, so that a step can be a CUDA graph. `WideMargin` has less
-    weight at such images, unless it is given `augmented=False`.
+    The random numbers are from the generator of that device, so that a step can be a CUDA graph. The second term of
+    `WideMargin` gets a smaller weight (`augmented=True`) unless the loss has `augmented=False`.
 
     Args:
         loss: L, any loss `(model, x, y) -> [batch]`.

@@ -27,9 +27,9 @@ from widemargin.modules import (
     is_compiled,
     mixing_modules,
     uncompiled,
-    uncounted,
     unwrap,
     updates_running_stats,
+    without_running_stats,
 )
 from widemargin.places import At
 from widemargin.types import Scores, wide
@@ -115,7 +115,7 @@ class TwoPasses:
     @contextmanager
     def _reused(self) -> Iterator[None]:
         """Batch statistics of the first pass; running statistics stay as they are."""
-        running = uncounted(self.network) if self._updates else nullcontext()
+        running = without_running_stats(self.network) if self._updates else nullcontext()
         with running, self._statistics.reused() if self._mixes else nullcontext():
             yield
 

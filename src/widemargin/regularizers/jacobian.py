@@ -28,7 +28,7 @@ from widemargin.checks import (
 from widemargin.margins import second_point
 from widemargin.margins.distance import check_rows, slopes_at
 from widemargin.margins.second_point import TwoPasses
-from widemargin.modules import ModelInputs, forward, uncounted
+from widemargin.modules import ModelInputs, forward, without_running_stats
 from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.weights import watch_classifier
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
@@ -287,17 +287,21 @@ def _watched_pass(
 
     BatchNorm in training mode normalises with the statistics of the batch, but running statistics stay as they are.
     With exact gradients a compiled network runs uncompiled, since it has no gradient of a gradient, and convolutions
-    are those of `convolutions`.
+    use `CheapDoubleBackward`.
     """
     check_module(model)
     at = (regularizer.at,)
     if regularizer.second_order == "second-point":
         passes = TwoPasses(model)
-        with uncounted(model), passes.watching(at) as watched:
+        with without_running_stats(model), passes.watching(at) as watched:
             yield watched, lambda x: passes.scores(x, watched)
         return
     network = getattr(model, "_orig_mod", model)  # DDP and Fabric wrappers stay: they cast and count passes
-    with CheapDoubleBackward(), uncounted(network), places.watch(network, at, statistics=regularizer.statistics) as own:
+    with (
+        CheapDoubleBackward(),
+        without_running_stats(network),
+        places.watch(network, at, statistics=regularizer.statistics) as own,
+    ):
         yield own, lambda x: forward(network, x)
 
 
