@@ -96,7 +96,7 @@ class Objective:
                 return self._scores(stack, batch, key)
             if self._stacking == "margins":
                 return self._margins(stack, batch, key, cast("MarginLoss", self.losses[0]))
-            if self._stacking == "wide":
+            if self._stacking == "wide" and batch.x.is_floating_point():  # tokens have their place at an embedding
                 return self._wide(stack, batch, key, cast("WideMargin", self.losses[0]))
         return _one_by_one(stack, batch, self.losses, key, streams)
 
