@@ -27,7 +27,7 @@ def random_states(device: torch.device) -> list[Tensor]:
 
 @contextmanager
 def with_random_states(states: list[Tensor], device: torch.device) -> Iterator[None]:
-    """The generators in these states inside the `with` block, and afterwards where they were."""
+    """Set the generators to these states inside the `with` block, and restore them afterwards."""
     if not states:  # nothing was drawn
         yield
         return

@@ -98,7 +98,7 @@ class Batches:
     def indexed(self) -> Iterator[tuple[ModelInputs, Tensor, Tensor | None]]:
         """Triples (x, y, index) with the positions of the samples in the data set, None where they are not known.
 
-        A `DataLoader` tells those that its sampler draws; a stream has none.
+        Those of a `DataLoader` are the ones that its sampler draws; those of a stream are unknown.
         """
         if not isinstance(self.source, DataLoader):
             return self._checked(self.source, Positions.counted())
@@ -143,7 +143,7 @@ def _named(batch: Mapping[str, object], name: str, classes: Sequence[str]) -> tu
 
 
 def _tensors(batch: Mapping[str, object], name: str) -> ModelInputs:
-    """The tensors of a mapping; what is no tensor, such as texts, no network takes."""
+    """The tensors of a mapping; other values, such as texts, are left out."""
     found = {key: value for key, value in batch.items() if isinstance(value, Tensor)}
     if not found:
         types = ", ".join(f"{key} ({type(value).__name__})" for key, value in batch.items())

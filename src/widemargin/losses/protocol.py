@@ -26,9 +26,15 @@ from widemargin.modules import ModelInputs
 from widemargin.split_backward.backward import Backward
 
 Stacking: TypeAlias = Literal["scores", "targets", "margins", "wide", "jacobian", "frobenius"]
-"""Evaluation for all networks of a population at once: by `of(scores, y)`, by `squared` with the `alpha` of every
-network, by one linearization and the `penalize` of every network, by one second pass, by `of` with a classifier for
-every sample, or by `of` with random directions for every network."""
+"""How a loss or regularizer is evaluated for all networks of a population at once.
+
+- scores: `of(scores, y)`;
+- targets: `squared` with the `alpha` of every network;
+- margins: one linearization, then the `penalize` of every network;
+- wide: one second pass;
+- jacobian: `of` with a classifier for every sample;
+- frobenius: `of` with random directions for every network.
+"""
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ class SharesPass(Protocol):
 
     @property
     def shares_pass(self) -> bool:
-        """Whether it does, with these settings."""
+        """Whether it shares a forward pass, with these settings."""
         ...
 
     def of(self, scores: Scores, y: Labels, *, at: At) -> PerExample:

@@ -145,7 +145,7 @@ class WideMargin:
 
     @property
     def has_many_samples(self) -> bool:
-        """Whether a part of the batch is taken unless `share` says otherwise."""
+        """Whether the second term is computed for a part of the batch by default."""
         return self.effective_samples > FULL_WEIGHT_SAMPLES
 
     def share_of(self, batch: int) -> float:
@@ -238,9 +238,9 @@ def step_length(
 
     σ = min(√v·D^(1/p − 1/2), δ/24): v is the variance of a coordinate over the batch, the mean over the D coordinates,
     and δ the median over the samples of the l_p distance to the nearest sample with another label. In l_2 the first is
-    noise of the data's own spread along one direction, and the second keeps it far below the distance between classes,
-    which in few dimensions is not much larger than the spread. A batch with one label alone has the first. The
-    coordinates of a single sample are their own spread. `distances` are those of `pairwise_distances`, if known.
+    the standard deviation along one direction; the second keeps the step far below the distance between classes, which
+    in few dimensions is not much larger than the spread. A batch with one label has the first alone. For a single
+    sample v is the variance over its coordinates. `distances` are those of `pairwise_distances`, if known.
     """
     wide_step = deviation(points) * points[0, 0].numel() ** (1 / p - 0.5)
     distances = pairwise_distances(points, p) if distances is None else distances
@@ -258,6 +258,6 @@ def _activations(watched: At, name: str, y: Labels) -> Tensor:
 
 
 def spread(samples: int, share: float, device: torch.device) -> Tensor:
-    """Indices of a share of the samples, at least one, at even distances."""
+    """Evenly spaced indices of a share of the samples, at least one."""
     count = max(1, round(share * samples))
     return torch.arange(count, device=device) * samples // count

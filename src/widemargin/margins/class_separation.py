@@ -26,7 +26,7 @@ def class_separation(
     - S = b/v, with v the mean variance of a coordinate and b the variance of the class means, the sum over coordinates.
       b is the upper end of its 95 % interval: an unbiased estimate, and two of its standard errors where the classes
       have one mean. So noisy labels and small batches do not make S small, but a batch that shows equal means does.
-    - κ is the share of samples whose nearest other sample in l_p has their label, less what chance gives:
+    - κ is the share of samples whose nearest neighbour in l_p has the same label, corrected for chance:
       (share − chance)/(1 − chance), and 0 where that is negative.
 
     c is 1 where it cannot be estimated: with one label alone, or with no label twice. `distances` are those of

@@ -252,7 +252,7 @@ def _own_rows(matrices: Tensor, samples: int) -> Callable[[Tensor], Tensor]:
 
 
 def _lines(loss: Loss) -> tuple[object, ...]:
-    """The settings that decide about the passes of a margin loss; other losses have none."""
+    """Settings in which losses must agree to share their passes."""
     names = {
         "margins": ("at", "p", "classes", "read_as", "second_order", "statistics"),
         "wide": ("p", "share", "has_many_samples"),
