@@ -26,7 +26,7 @@ from widemargin.population.layers import (
     "layer",
     [
         *(nn.LSTM(3, 3), nn.AlphaDropout(0.1), nn.SyncBatchNorm(3)),
-        *(nn.BatchNorm1d(3, momentum=None), nn.MultiheadAttention(4, 2, dropout=0.1), nn.LazyLinear(3)),
+        *(nn.BatchNorm1d(3, momentum=None), nn.MultiheadAttention(4, 2, dropout=0.1)),
         *(nn.Embedding(5, 3, sparse=True), nn.EmbeddingBag(5, 3, sparse=True)),
         prune.l1_unstructured(nn.Linear(3, 3), "weight", amount=0.5),
     ],
@@ -36,6 +36,11 @@ def test_layers_that_can_not_be_stacked_are_named(layer: nn.Module) -> None:
     with pytest.raises(TypeError, match=f"layer '1', {type(layer).__name__}") as raised:
         check_layers(nn.Sequential(nn.Linear(3, 3), layer))
     assert "\n" not in str(raised.value)
+
+
+def test_lazy_layers_are_named() -> None:
+    with pytest.raises(ValueError, match="networks have a lazy layer '1'"):
+        check_layers(nn.Sequential(nn.Linear(3, 3), nn.LazyLinear(3)))
 
 
 def test_all_other_layers_pass() -> None:

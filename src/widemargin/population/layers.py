@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
 from widemargin import layers
@@ -97,8 +97,12 @@ def with_own_dropout(network: nn.Module) -> list[Dropout]:
 
 
 def check_layers(network: nn.Module) -> None:
-    """Raise a `TypeError` that names the first layer which a population can't train as it would train alone."""
+    """Raise an error that names the first layer which a population can't train as it would train alone."""
     for name, module in network.named_modules():
+        if any(map(is_lazy, module.parameters(recurse=False))):
+            raise ValueError(
+                f"networks have a lazy layer {name!r}, expected initialised networks: run one forward pass first"
+            )
         reason = _why_not(module)
         if reason is not None:
             kind = type(module).__name__ if any(module.children()) else module
@@ -108,8 +112,6 @@ def check_layers(network: nn.Module) -> None:
 
 
 def _why_not(module: nn.Module) -> str | None:
-    if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
-        return "its first forward pass sets its shape"
     for name, value in vars(module).items():  # of the older weight_norm, and of pruning
         if isinstance(value, Tensor) and value.grad_fn is not None:
             return f"a hook computes its {name}"
