@@ -60,7 +60,10 @@ class StackedData:
 
 
 def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtype) -> list[Samples]:
-    """The samples of every network, on the device and in the dtype: `data` for all, or one of a sequence each."""
+    """The samples of every network on the device: `data` for all, or one of a sequence each.
+
+    Floating-point inputs are cast to the dtype.
+    """
     is_pair = isinstance(data, Sequence) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)
     if isinstance(data, Sequence) and not isinstance(data, str) and not is_pair:
         if len(data) != count:
@@ -76,7 +79,8 @@ def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtyp
             samples = full_batch(one)
             for tensor in (samples.x, samples.y):
                 if id(tensor) not in tensors:  # shared inputs stay shared
-                    tensors[id(tensor)] = tensor.to(device, dtype if tensor is samples.x else None)
+                    is_cast = tensor is samples.x and tensor.is_floating_point()
+                    tensors[id(tensor)] = tensor.to(device, dtype if is_cast else None)
             seen[id(one)] = Samples(tensors[id(samples.x)], tensors[id(samples.y)])
         found.append(seen[id(one)])
         if found[-1].x.shape != found[0].x.shape:

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from widemargin._autograd.preserve_rng import preserve_rng, takes_turns
+from widemargin._autograd.preserve_rng import preserve_rng, with_rng_lock
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
@@ -133,7 +133,7 @@ class FitLoop:
                 self._call("on_epoch_end")
                 at.epoch_loss, at.epoch_seen, at.had_gradient = 0.0, 0, False
 
-    @takes_turns
+    @with_rng_lock
     def step(self, batch: Batch) -> None:
         """One step of the optimizer."""
         at, config = self.at, self.config
@@ -154,7 +154,7 @@ class FitLoop:
         at.objective, at.seen = at.objective + self.objective * batch.joint, at.seen + batch.joint
         at.epoch_loss, at.epoch_seen = at.epoch_loss + loss * batch.joint, at.epoch_seen + batch.joint
 
-    @takes_turns
+    @with_rng_lock
     def measure(self) -> None:
         """Add a row of every split to the history."""
         at = self.at
