@@ -207,9 +207,7 @@ def explain(
     bare, classes, names = unwrap(model), tuple(map(str, classes)), tuple(map(str, names))
     network = read_model(bare, read_as)
     with evaluating(network), uncompiled(network):
-        x = cast_input(network, x.detach())
-        if x.is_floating_point():
-            check_finite(x, "x")
+        x = _finite(cast_input(network, x.detach()))
         (place,) = places.default_places(network, x) if at is None else places.check_places(network, (at,))
         check_by_sample(network, x, (place,))
         scores = predict(network, x)
@@ -249,6 +247,13 @@ def explain(
         for i in range(len(x))
     )
     return Explanations(items=items, notes=notes)
+
+
+def _finite(x: Tensor) -> Tensor:
+    """`x`, checked where it may have NaN."""
+    if x.is_floating_point():
+        check_finite(x, "x")
+    return x
 
 
 def _check_arguments(model: nn.Module, x: Tensor, y: Tensor | None, p: float, classes: Names, names: Names) -> None:

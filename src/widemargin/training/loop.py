@@ -19,21 +19,21 @@ from widemargin._autograd.preserve_rng import preserve_rng, with_rng_lock
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
-from widemargin.losses.protocol import fast_backward, innermost, is_capturable, needs_index, values_of
+from widemargin.losses.protocol import fast_backward, innermost, needs_index, values_of
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
 from widemargin.modules import evaluating, floating_parameter, in_training_mode, mixing_modules, scores_of
 from widemargin.probabilities import read_model
 from widemargin.training import checkpoint, distributed
 from widemargin.training.augmentation import for_data, is_augmented
-from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
+from widemargin.training.batches import Batch, InMemory, Replica, seed_all, source
 from widemargin.training.callbacks import Callback, FitState
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
 from widemargin.training.interrupts import Interrupts
 from widemargin.training.stopping import bad_row, stop_at_sample
-from widemargin.training.turns import Turns
+from widemargin.training.turns import Turns, why_no_cuda_graph
 
 
 def train(fabric: Fabric, config: FitConfig, caller: int) -> Outcome:
@@ -389,22 +389,6 @@ class FitLoop:
         if (other := self.config.validation) is not None:
             splits["validation"] = other, None
         return splits
-
-
-def why_no_cuda_graph(config: FitConfig, source: Source, replica: Replica) -> str | None:
-    """Why the passes of `fit` can't be recorded as a CUDA graph, or None where they may be."""
-    if not config.devices.cuda_graph:
-        return "cuda_graph is False"
-    if replica.processes > 1:
-        return "there are several processes"
-    if not isinstance(source, InMemory):
-        return "the samples are not tensors, whose shapes and labels would be known"
-    if needs_index(config.loss):
-        return "the loss needs the positions of the samples"
-    for part in (config.loss, *config.regularizers):
-        if not is_capturable(part):
-            return f"{describe(part)} is not capturable: it may wait for the device"
-    return graphs.why_not(replica.device)
 
 
 def _check_shape(values: Tensor, batch: Batch, name: str, function: object) -> None:
