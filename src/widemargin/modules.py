@@ -334,6 +334,12 @@ def mixing_modules(model: nn.Module) -> list[str]:
     ]
 
 
+def fewest_samples(model: nn.Module) -> int:
+    """The fewest samples of a training batch: two with BatchNorm in training mode, which needs a variance."""
+    with in_training_mode(model):
+        return 2 if mixing_modules(model) else 1
+
+
 def floating_parameter(model: nn.Module) -> nn.Parameter | None:
     """The first floating-point parameter of `model`, which tells its dtype and device; None if there is none."""
     return next((p for p in model.parameters() if p.is_floating_point()), None)

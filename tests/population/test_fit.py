@@ -267,6 +267,20 @@ def test_networks_of_tokens(loss: Any, padding: int | None) -> None:
         assert difference(before, alone) > 1e-3
 
 
+def test_a_last_batch_of_one_sample_is_joined_to_the_one_before_as_in_fit() -> None:
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)).double()
+
+    data = Samples(torch.randn(17, 4, dtype=torch.float64), torch.arange(17) % 3)
+    built = population.build(network, [0, 1])
+    given: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "batch_size": 8}
+    found = population.fit(built, data, steps=4, seeds=[0, 1], **given)
+    for seed, (start, trained) in enumerate(zip(built, found.networks)):
+        alone = wm.fit(copy.deepcopy(start), data, epochs=2, seed=seed, **given).model
+        for name, value in alone.state_dict().items():
+            torch.testing.assert_close(trained.state_dict()[name], value, rtol=1e-9, atol=1e-12, msg=name)
+
+
 def test_modules_in_evaluation_mode_stay_there() -> None:
     """As of a network with a frozen part; a network that is in evaluation mode as a whole is trained."""
     given, data = networks(BN_CNN, dropout=0.5), samples()

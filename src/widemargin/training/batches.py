@@ -102,7 +102,7 @@ class Source(abc.ABC):
         """At most `count` samples, always the same, to measure on, and their positions; None from a stream."""
 
 
-def source(data: object, *, batch_size: int, seed: int, replica: Replica, fewest: int = 1) -> Source:
+def source(data: object, batch_size: int, seed: int, replica: Replica, fewest: int = 1) -> Source:
     """The source that fits `data`, anything that `data.batches` takes; of a `Data` or a name the training set.
 
     A last batch of fewer than `fewest` samples is joined to the one before it; a `DataLoader` keeps its batches.

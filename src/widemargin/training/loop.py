@@ -22,7 +22,7 @@ from widemargin.data import batches
 from widemargin.losses.protocol import fast_backward, innermost, needs_index, values_of
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
-from widemargin.modules import evaluating, floating_parameter, in_training_mode, mixing_modules, scores_of
+from widemargin.modules import evaluating, fewest_samples, floating_parameter, in_training_mode, scores_of
 from widemargin.probabilities import read_model
 from widemargin.training import checkpoint, distributed
 from widemargin.training.augmentation import for_data, is_augmented
@@ -72,11 +72,8 @@ class FitLoop:
             rank=fabric.global_rank,
             processes=fabric.world_size,
         )
-        with in_training_mode(model):
-            fewest = 2 if mixing_modules(model) else 1  # batch statistics need two samples
-        self.source = found = source(
-            config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica, fewest=fewest
-        )
+        fewest = fewest_samples(model)
+        self.source = found = source(config.data, config.batch_size, config.seed, self.replica, fewest)
         if found.steps is None and not config.schedule(0.0, config.epochs):
             raise ValueError(
                 f"schedule is {config.schedule!r}, whose factor is 0 in the whole first epoch, because data has no "
