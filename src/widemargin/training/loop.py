@@ -27,7 +27,7 @@ from widemargin.probabilities import read_model
 from widemargin.training import checkpoint, distributed
 from widemargin.training.augmentation import for_data, is_augmented
 from widemargin.training.batches import Batch, InMemory, Replica, seed_all, source
-from widemargin.training.callbacks import Callback, FitState
+from widemargin.training.callbacks import Callback, FitState, load_states, states_of
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
@@ -200,6 +200,7 @@ class FitLoop:
         self.saved_at = time.monotonic()
         if self.config.checkpoint is not None and self.fabric.is_global_zero:
             state = {"at": vars(self.at), "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+            state["callbacks"] = states_of(self.config.callbacks)
             checkpoint.save(Path(self.config.checkpoint.folder), state, self.settings)
 
     def resume(self) -> None:
@@ -211,6 +212,7 @@ class FitLoop:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.at = Position(**state["at"])
+            load_states(self.config.callbacks, state["callbacks"])
 
     def leave_if_asked(self) -> None:
         """End the training where a signal asked for it, and say where it goes on."""
