@@ -139,6 +139,7 @@ OTHER: dict[str, dict[str, str]] = {
     "training.Checkpoint": {"folder": "path", "every": "count"},
     "training.TensorBoard": {"folder": "path"},
     "training.Devices": {"count": "", "backward_memory": "count"},
+    "training.BestWeights": {"monitor": "text"},
     "training.EarlyStopping": {"monitor": "text", "patience": "count"},
     "training.Measure": {"at": "own places", "every": "count", "samples": "count"},
     "training.Steps": {"at": "numbers", "factors": "numbers"},

@@ -249,6 +249,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "training.AdamW": {},
     "training.Checkpoint": {"folder": "here"},
     "training.Devices": {},
+    "training.BestWeights": {},
     "training.EarlyStopping": {},
     "training.Exponential": {"factor": 0.9},
     "training.Measure": {},

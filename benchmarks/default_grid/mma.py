@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from widemargin.data import Samples
 from widemargin.losses import CrossEntropy
 from widemargin.losses.margin import cross_entropy
-from widemargin.modules import evaluating, uncounted
+from widemargin.modules import evaluating, without_running_stats
 from widemargin.population.batches import StackedBatch, samples_of
 from widemargin.population.objective import Objective
 from widemargin.population.optimizers import stackable
@@ -41,7 +41,7 @@ class MaxMargin(Objective):
         scores, _ = stack.scores(batch.x, keys=key)
         plain, is_right = cross_entropy(scores, y), excess_of(scores.detach(), y) < 0
         nearest, is_found = nearest_point(stack, batch.x, y)
-        with uncounted(stack.base):
+        with without_running_stats(stack.base):
             moved, _ = stack.scores(nearest, keys=key)
         at_boundary = torch.where(is_found, cross_entropy(moved, y), torch.zeros_like(plain))
         values = plain / 3 + 2 / 3 * torch.where(is_right, at_boundary, plain)

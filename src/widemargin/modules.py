@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from widemargin.checks import check_dense, check_module, is_capturing
 from widemargin.types import is_binary
@@ -290,14 +290,20 @@ def without_weight_gradients(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def uncounted(network: nn.Module) -> Iterator[None]:
-    """Leave the running statistics of BatchNorm layers unchanged inside the `with` block."""
-    tracking = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
+def without_running_stats(network: nn.Module) -> Iterator[None]:
+    """Leave the running statistics of BatchNorm and InstanceNorm layers unchanged inside the `with` block."""
     with ExitStack() as stack:
-        for module in tracking:
-            stack.callback(setattr, module, "track_running_stats", True)
-            module.track_running_stats = False
+        for module in filter(updates_running_stats, network.modules()):
+            # InstanceNorm updates statistics that it has, whatever `track_running_stats` is.
+            name, value = ("track_running_stats", False) if isinstance(module, _BatchNorm) else ("momentum", 0.0)
+            stack.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
         yield
+
+
+def updates_running_stats(module: nn.Module) -> bool:
+    """Whether `module` is a BatchNorm or InstanceNorm layer that updates its running statistics in a forward pass."""
+    return isinstance(module, _NormBase) and module.training and module.track_running_stats
 
 
 @contextmanager
@@ -326,6 +332,12 @@ def mixing_modules(model: nn.Module) -> list[str]:
         for name, module in model.named_modules()
         if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
     ]
+
+
+def fewest_samples(model: nn.Module) -> int:
+    """The fewest samples of a training batch: two with BatchNorm in training mode, which needs a variance."""
+    with in_training_mode(model):
+        return 2 if mixing_modules(model) else 1
 
 
 def floating_parameter(model: nn.Module) -> nn.Parameter | None:

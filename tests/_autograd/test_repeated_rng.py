@@ -25,6 +25,17 @@ def test_states_are_drawn_from_again_and_left_as_they_were() -> None:
     assert not torch.equal(other, first)
 
 
+def test_states_of_an_apple_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, device = torch.Generator().manual_seed(0), torch.device("mps")
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda _: generator.get_state())
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda state, _: generator.set_state(state))
+    states = random_states(device)
+    first, after = torch.rand(3, generator=generator), generator.get_state()
+    with with_random_states(states, device):
+        assert torch.equal(torch.rand(3, generator=generator), first)
+    assert torch.equal(generator.get_state(), after)
+
+
 class Noise(nn.Module):
     """Random layers that are not modules of torch."""
 

@@ -178,7 +178,7 @@ class Certified:
         self.part = part
 
     def __call__(self, *arguments: object) -> Tensor:
-        upper = arguments[-1]
+        upper = arguments[6]
         assert isinstance(upper, Tensor)
         return upper * self.part
 
@@ -288,3 +288,13 @@ def test_results_show_tables_and_not_tensors() -> None:
     wrong = bracket(model, x, 1 - y, search="own", steps=2, attack_steps=2)
     assert "0 of 4 samples bracketed" in repr(wrong)
     assert "nan" not in repr(wrong)
+
+
+def test_bars_are_shown_where_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Linear(3, 2), torch.randn(4, 3)
+    y = model(x).argmax(dim=1)
+    for progress in (None, False, True):
+        bracket(model, x, y, search="own", steps=2, attack_steps=2, progress=progress)
+        said = capsys.readouterr().err
+        assert ("Attacking" in said) == ("Certifying samples 1 to 4" in said) == (progress is True)

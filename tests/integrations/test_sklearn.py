@@ -135,6 +135,9 @@ def test_the_temperature_is_that_of_a_grid() -> None:
     values = [-log_softmax(scores / t, axis=1)[np.arange(200), y].mean() for t in grid]
     assert found == pytest.approx(grid[int(np.argmin(values))], rel=0.05)
     assert temperature(50 * scores, y) == pytest.approx(50 * found, rel=1e-2)
+    weight = rng.integers(1, 4, size=200).astype(float)
+    losses = [-log_softmax(scores / t, axis=1)[np.arange(200), y] @ weight for t in grid]
+    assert temperature(scores, y, weight) == pytest.approx(grid[int(np.argmin(losses))], rel=0.05)
 
 
 def test_samples_that_are_all_right_have_a_finite_confidence() -> None:
@@ -142,6 +145,16 @@ def test_samples_that_are_all_right_have_a_finite_confidence() -> None:
     scores = np.where(np.arange(2) == y[:, None], 1.0, -1.0)
     probability = np.exp(log_softmax(scores / temperature(scores, y), axis=1))[np.arange(40), y]
     np.testing.assert_allclose(probability, 41 / 42, rtol=1e-3)  # the rule of succession
+
+
+def test_wrong_labels_without_weight_do_not_raise_the_temperature() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(160, 4))
+    is_wrong = rng.random(160) < 0.2
+    y = ((X[:, 0] > 0) ^ is_wrong).astype(int)
+    weight = np.where(is_wrong, 1e-6, 1.0)
+    low, high = (quick().fit(X, y, sample_weight=w).temperature_ for w in (weight, np.ones(160)))
+    assert low < 0.5 * high
 
 
 def test_folds_share_the_classes() -> None:

@@ -69,6 +69,15 @@ def test_gradients_of_parts_of_a_batch_accumulate() -> None:
     torch.testing.assert_close(model.weight.grad, whole.weight.grad)
 
 
+def test_a_process_alone_computes_it_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, y = _batch()
+    expected = F.cross_entropy(model(x), y)
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda *_: pytest.fail("it waits for the other process"))
+    torch.testing.assert_close(losses.mean(losses.CrossEntropy())(model, x, y), expected)
+
+
 def test_fit_takes_it() -> None:
     _, x, y = _batch()
     model, trained = nn.Linear(4, 3), []

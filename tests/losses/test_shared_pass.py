@@ -57,6 +57,12 @@ def test_other_losses_and_exact_regularizers_take_their_own_passes() -> None:
         torch.testing.assert_close(found, penalty(network, x, y))
 
 
+def test_probabilities_are_refused() -> None:
+    network, x = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1)), torch.randn(8, 4)
+    with pytest.raises(ValueError, match="probabilities"):
+        values_and_penalties(losses.CrossEntropy(), (PENALTY,), network, x, torch.arange(8) % 3)
+
+
 def test_fit_takes_one_pass_for_both() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))

@@ -46,6 +46,7 @@ def test_an_alpha_travels_with_its_sample() -> None:
         (None, "index is None"),
         (torch.tensor([0, 1]), r"index has shape \[2\]"),
         (torch.tensor([0, 1, 2, 3, 4, 9]), "index has 9.* 6 entries"),
+        (torch.tensor([0, 1, 2, 3, 4, -1]), "index has -1.* 6 entries"),
     ],
 )
 def test_without_its_positions_a_batch_gets_a_sentence(index: torch.Tensor | None, sentence: str) -> None:

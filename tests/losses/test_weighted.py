@@ -116,3 +116,5 @@ def test_bad_weights_get_a_sentence() -> None:
         losses.Weighted(loss=losses.CrossEntropy(), classes=(1.0, 1.0))(model, x, y)
     with pytest.raises(ValueError, match="samples has 3"):
         losses.Weighted(loss=losses.CrossEntropy(), samples=(1.0,) * 3)(model, x, y, index=torch.arange(24))
+    with pytest.raises(ValueError, match="index has -1"):
+        losses.Weighted(loss=losses.CrossEntropy(), samples=(1.0,) * 24)(model, x, y, index=torch.arange(24) - 1)

@@ -17,7 +17,7 @@ from widemargin import losses
 from widemargin.losses import CrossEntropy, SoftHinge, WideMargin
 from widemargin.losses.wide_margin import penalty, step_length
 
-BATCH_NORMS = [name for name in CASES if "batch norm" in name]
+NORMS = [name for name in CASES if "batch norm" in name or "instance norm" in name]
 
 
 def gradients(network: nn.Module, values: Tensor) -> dict[str, Tensor]:
@@ -197,7 +197,7 @@ def test_one_step_of_several_is_unbiased(read_as: Any) -> None:
     assert WideMargin().turns == (WideMargin(),)
 
 
-@pytest.mark.parametrize("name", BATCH_NORMS)
+@pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_running_statistics_count_the_batch_once(name: str, share: float) -> None:
     network, (x, y) = CASES[name].network(), CASES[name].batch()

@@ -9,36 +9,41 @@ import torch
 
 from losses.wide_networks import CASES
 from widemargin.losses import WideMargin
-from widemargin.losses.wide_margin import AUGMENTED, PRIOR
+from widemargin.losses.wide_margin import FULL_WEIGHT_SAMPLES, MIN_AUGMENTED_SAMPLES
 
 
 @pytest.mark.parametrize("name", ["mlp", "batch norm"])
 def test_the_weight_falls_with_the_number_of_samples(name: str) -> None:
-    """N/PRIOR times as many samples, (PRIOR/N)² of the weight."""
+    """N/FULL_WEIGHT_SAMPLES times as many samples, (FULL_WEIGHT_SAMPLES/N)² of the weight."""
     network, (x, y) = CASES[name].network(), CASES[name].batch()
-    for samples, strength in ((1, 8.0), (PRIOR, 8.0), (2 * PRIOR, 2.0), (16 * PRIOR, 8.0 / 256)):
+    for samples, strength in (
+        (1, 8.0),
+        (FULL_WEIGHT_SAMPLES, 8.0),
+        (2 * FULL_WEIGHT_SAMPLES, 2.0),
+        (16 * FULL_WEIGHT_SAMPLES, 8.0 / 256),
+    ):
         found = WideMargin(strength=8.0, samples=samples, share=1.0)(network, x, y)
         torch.testing.assert_close(found, WideMargin(strength=strength)(network, x, y), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize(("batch", "share"), [(1, 1.0), (16, 1.0), (17, 16 / 17), (64, 1 / 4), (128, 1 / 8)])
 def test_a_part_of_the_batch_is_enough_with_many_samples(batch: int, share: float) -> None:
-    many = WideMargin(samples=PRIOR + 1)
+    many = WideMargin(samples=FULL_WEIGHT_SAMPLES + 1)
     assert many.share_of(batch) == share
-    assert WideMargin(samples=PRIOR).share_of(batch) == WideMargin().share_of(batch) == 1.0
-    assert WideMargin(samples=PRIOR + 1, share=0.5).share_of(batch) == 0.5
+    assert WideMargin(samples=FULL_WEIGHT_SAMPLES).share_of(batch) == WideMargin().share_of(batch) == 1.0
+    assert WideMargin(samples=FULL_WEIGHT_SAMPLES + 1, share=0.5).share_of(batch) == 0.5
     network, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch(batch)
-    found, expected = many(network, x, y), WideMargin(samples=PRIOR + 1, share=share)(network, x, y)
+    found, expected = many(network, x, y), WideMargin(samples=FULL_WEIGHT_SAMPLES + 1, share=share)(network, x, y)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize(
     ("settings", "counted"),
     [
-        ({}, AUGMENTED),
-        ({"samples": 9}, AUGMENTED),
-        ({"samples": AUGMENTED}, AUGMENTED),
-        ({"samples": 2 * AUGMENTED}, 2 * AUGMENTED),
+        ({}, MIN_AUGMENTED_SAMPLES),
+        ({"samples": 9}, MIN_AUGMENTED_SAMPLES),
+        ({"samples": MIN_AUGMENTED_SAMPLES}, MIN_AUGMENTED_SAMPLES),
+        ({"samples": 2 * MIN_AUGMENTED_SAMPLES}, 2 * MIN_AUGMENTED_SAMPLES),
     ],
 )
 def test_augmented_samples_count_as_many(settings: dict[str, Any], counted: int) -> None:

@@ -265,11 +265,10 @@ def test_adversarial_training(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Doubled(losses.Wrapper):
-    """Twice the loss at inputs with another sign."""
+class Negated(losses.Wrapper):
+    """The loss at inputs with another sign."""
 
     loss: losses.Loss
-    factor = 2.0
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return -x, y
@@ -277,8 +276,8 @@ class Doubled(losses.Wrapper):
 
 def test_a_wrapper() -> None:
     model, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch()
-    expected = 2 * WideMargin()(model, -x, y)
-    torch.testing.assert_close(Doubled(WideMargin())(model, x, y), expected, rtol=1e-12, atol=0)
+    expected = WideMargin()(model, -x, y)
+    torch.testing.assert_close(Negated(WideMargin())(model, x, y), expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("data", ["tensors", "dataset", "loader"])
@@ -297,7 +296,7 @@ def test_fit_knows_the_number_of_samples(data: str, monkeypatch: pytest.MonkeyPa
         return model.state_dict()
 
     expected, other = trained(0.5), trained(8.0)  # (15/60)² of the weight
-    monkeypatch.setattr(wide_margin, "PRIOR", 15)
+    monkeypatch.setattr(wide_margin, "FULL_WEIGHT_SAMPLES", 15)
     torch.testing.assert_close(trained(8.0), expected, rtol=1e-5, atol=1e-6)
     assert any(not torch.allclose(other[name], expected[name], atol=1e-3) for name in expected)
 
@@ -310,5 +309,5 @@ def test_populations_know_the_number_of_samples(monkeypatch: pytest.MonkeyPatch)
         return done.networks[0].state_dict()
 
     expected = trained(0.5)
-    monkeypatch.setattr(wide_margin, "PRIOR", 15)
+    monkeypatch.setattr(wide_margin, "FULL_WEIGHT_SAMPLES", 15)
     torch.testing.assert_close(trained(8.0), expected, rtol=1e-5, atol=1e-6)

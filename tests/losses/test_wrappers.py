@@ -116,14 +116,10 @@ def test_the_auxiliary_head_is_added_in_training_alone(loss: object) -> None:
 
 
 @dataclass(frozen=True)
-class Weighted(losses.Wrapper):
-    """−3 times the loss of the negated images."""
+class Negated(losses.Wrapper):
+    """The loss of the negated images."""
 
     loss: losses.Loss
-
-    @property
-    def factor(self) -> float:
-        return -3.0
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return -x, y
@@ -132,12 +128,12 @@ class Weighted(losses.Wrapper):
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda loss: Weighted(loss=loss),
+        lambda loss: Negated(loss=loss),
         lambda loss: Augmented(loss=loss, crop=2),
-        lambda loss: Augmented(loss=Weighted(loss=loss)),
+        lambda loss: Augmented(loss=Negated(loss=loss)),
         lambda loss: attacks.Adversarial(loss=loss, epsilon=0.1, step=0.05, steps=2),
     ],
-    ids=["weighted", "augmented", "both", "adversarial"],
+    ids=["negated", "augmented", "both", "adversarial"],
 )
 @pytest.mark.parametrize(
     "loss",
@@ -166,7 +162,7 @@ def test_a_wrapped_margin_loss_takes_the_split_backward_of_autograds_gradients(
 
 
 def test_other_losses_keep_autograds_backward() -> None:
-    assert protocol.fast_backward(Weighted(losses.CrossEntropy())) is None
+    assert protocol.fast_backward(Negated(losses.CrossEntropy())) is None
     assert protocol.fast_backward(WithAuxiliary(loss=losses.MarginLoss())) is None  # a second direction at the scores
     assert protocol.places_of(WithAuxiliary(loss=losses.MarginLoss())) == ("input",)
 
@@ -228,6 +224,19 @@ def test_a_sum_with_a_criterion_of_ones_own_is_not_captured() -> None:
     own = losses.as_loss(lambda scores, y: scores[:, 0])
     assert isinstance(own, ScoreLoss)
     assert not WeightedSum(parts=((1.0, losses.CrossEntropy()), (0.1, own))).capturable
+    assert not losses.WideMargin(base=own).capturable
+
+
+def test_a_wide_margin_is_captured_only_if_its_base_says_so() -> None:
+    class Own(ScoreLoss):
+        def of(self, scores: Tensor, y: Tensor) -> Tensor:
+            return scores.gather(1, y[:, None])[:, 0].neg()
+
+    class Capturable(Own):
+        capturable = True
+
+    assert not losses.WideMargin(base=Own()).capturable
+    assert losses.WideMargin(base=Capturable()).capturable
 
 
 def test_hues_are_turned_in_full_precision_under_autocast() -> None:

@@ -59,6 +59,10 @@ def flat_norm() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
 
+def instance_norm() -> nn.Module:
+    return cnn(nn.InstanceNorm2d(4, track_running_stats=True), nn.InstanceNorm2d(4, affine=True))
+
+
 @dataclass(frozen=True)
 class Case:
     build: Callable[[], nn.Module]
@@ -105,6 +109,7 @@ CASES: dict[str, Case] = {
     ),
     "flat batch norm": Case(flat_norm, FLAT),
     "group norm": Case(lambda: cnn(nn.GroupNorm(2, 4), nn.GroupNorm(1, 4)), IMAGE),
+    "instance norm": Case(instance_norm, IMAGE),
     "dropout": Case(dropout_mlp, FLAT),
     "batch norm and dropout": Case(lambda: cnn(nn.BatchNorm2d(4), nn.BatchNorm2d(4), dropout=0.5), IMAGE),
     "binary": Case(lambda: nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 1)), FLAT, 2),

@@ -64,7 +64,7 @@ def train(
     moves = optimizer([p for p in model.parameters() if p.requires_grad])
     value = float("nan")
     for step in range(steps):
-        index = _index(len(data), step, batch_size, seed)
+        index = _index(model, len(data), step, batch_size, seed)
         x, y = data.x[index], data.y[index]
         extra = {"index": index} if getattr(loss, "needs_index", False) else {}
         mean = _at_step(loss, step)(model, x, y, **extra).mean()
@@ -92,8 +92,11 @@ def _at_step(loss: Any, step: int) -> Any:
     return dataclasses.replace(loss, every=1, strength=0.0 if step % loss.every else loss.strength * loss.every)
 
 
-def _index(count: int, step: int, batch_size: int | None, seed: int) -> Tensor:
+def _index(model: nn.Module, count: int, step: int, batch_size: int | None, seed: int) -> Tensor:
+    """The samples of a step; with BatchNorm a last one alone belongs to the batch before it."""
     if batch_size is None:
         return torch.arange(count)
-    epoch, number = divmod(step, -(-count // batch_size))
-    return order(count, epoch, seed).split(batch_size)[number]
+    has_norm = any(isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) for module in model.modules())
+    starts = [i for i in range(0, count, batch_size) if not (has_norm and 0 < i == count - 1)]
+    epoch, number = divmod(step, len(starts))
+    return order(count, epoch, seed)[starts[number] : [*starts[1:], count][number]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.parametrizations import spectral_norm
 
 import widemargin as wm
 from population.one_by_one import BN_CNN, CNN, MLP, difference, networks, samples, train
@@ -16,6 +19,7 @@ from widemargin import losses, optim, population, regularizers
 from widemargin.data import Samples
 from widemargin.population.optimizers import stackable
 from widemargin.training import SGD, AdamW, Cosine, Devices, Exponential, Measure, Nero, RMSprop, TrainingStopped
+from widemargin.training.batches import order
 
 MARGIN = losses.MarginLoss(penalty=losses.Hinge(gamma=2.0), at=("input", "2"), classes=2, cross_entropy=0.5)
 SUM = regularizers.Jacobian(weight=0.2, form="sum")
@@ -54,6 +58,11 @@ CASES: dict[str, dict[str, Any]] = {
         "regularizers": (regularizers.Jacobian(weight=0.1, form="pairwise-sum"), regularizers.WeightDecay(weight=0.01)),
     },
 }
+
+
+class Noise(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, 0.5, self.training)
 
 
 @pytest.mark.parametrize("kind", [MLP, CNN, BN_CNN])
@@ -231,6 +240,79 @@ def test_frozen_shared_and_unused_weights() -> None:
         assert network.again.weight is network.first.weight
         assert torch.equal(network.first.bias, given[k].get_parameter("first.bias"))
         assert float(network.seen) == 8 + 8 + 5 + 8
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        *(losses.CrossEntropy(), losses.WideMargin(), losses.WideMargin(share=0.5), losses.WideMargin(every=2)),
+        losses.MarginLoss(at=("0",)),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("padding", [None, 2])
+def test_networks_of_tokens(loss: Any, padding: int | None) -> None:
+    def builder() -> nn.Module:
+        return nn.Sequential(nn.Embedding(7, 4, padding), nn.Flatten(), nn.Linear(20, 3)).double()
+
+    y = torch.arange(21) % 3
+    data = Samples((torch.randint(7, (21, 5), generator=torch.Generator().manual_seed(0)) + y[:, None]) % 7, y)
+    given, setting = population.build(builder, range(3)), {"loss": loss, "optimizer": SGD(lr=0.1), "batch_size": 8}
+    done = population.fit(given, data, steps=6, chunk=3, **setting)
+    for k, network in enumerate(given):
+        before = copy.deepcopy(network)
+        here: dict[str, Any] = {"callbacks": [Measure(every=None)], "devices": Devices(accelerator="cpu")}
+        alone = wm.fit(network, data, epochs=2, seed=k, **here, **setting).model
+        assert difference(done.networks[k], alone) < 1e-10
+        assert difference(before, alone) > 1e-3
+
+
+def test_a_last_batch_of_one_sample_is_joined_to_the_one_before_as_in_fit() -> None:
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)).double()
+
+    data = Samples(torch.randn(17, 4, dtype=torch.float64), torch.arange(17) % 3)
+    built = population.build(network, [0, 1])
+    given: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "batch_size": 8}
+    found = population.fit(built, data, steps=4, seeds=[0, 1], **given)
+    for seed, (start, trained) in enumerate(zip(built, found.networks)):
+        alone = wm.fit(copy.deepcopy(start), data, epochs=2, seed=seed, **given).model
+        for name, value in alone.state_dict().items():
+            torch.testing.assert_close(trained.state_dict()[name], value, rtol=1e-9, atol=1e-12, msg=name)
+
+
+def test_modules_in_evaluation_mode_stay_there() -> None:
+    """As of a network with a frozen part; a network that is in evaluation mode as a whole is trained."""
+    given, data = networks(BN_CNN, dropout=0.5), samples()
+    setting: dict[str, Any] = {"loss": losses.WideMargin(), "optimizer": SGD(lr=0.1), "steps": 4, "batch_size": 8}
+    for network in given:
+        network.get_submodule("1").eval()
+        next(m for m in network.modules() if isinstance(m, nn.Dropout)).eval()
+    done = population.fit(given, data, chunk=3, **setting)
+    for k, network in enumerate(done.networks):
+        model = copy.deepcopy(given[k])
+        moves = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(4):
+            index = order(21, step // 3, k).split(8)[step % 3]
+            moves.zero_grad()
+            losses.WideMargin(samples=21)(model, data.x[index], data.y[index]).mean().backward()
+            moves.step()
+        assert difference(network, model) < 1e-8
+        assert torch.equal(network.get_buffer("1.running_mean"), given[k].get_buffer("1.running_mean"))
+    whole = population.fit([network.eval() for network in networks(BN_CNN)], data, chunk=3, **setting)
+    trained = population.fit(networks(BN_CNN), data, chunk=3, **setting)
+    assert difference(whole.networks[0], trained.networks[0]) == 0
+    given[1].get_submodule("1").train()
+    with pytest.raises(ValueError, match="other modules in evaluation mode at index 1"):
+        population.fit(given, data, **setting)
+
+
+@pytest.mark.parametrize("layer", [spectral_norm(nn.Linear(36, 36)), Noise()], ids=["spectral norm", "own dropout"])
+def test_operations_that_vmap_refuses(layer: nn.Module) -> None:
+    given = [nn.Sequential(nn.Flatten(), layer, nn.Linear(36, 3)).double() for _ in range(2)]
+    with pytest.raises(TypeError, match=r"networks have an operation .*: use fit") as raised:
+        population.fit(given, samples(), loss=losses.CrossEntropy(), optimizer=SGD(lr=0.1), steps=2, chunk=2)
+    assert "\n" not in str(raised.value)
 
 
 def test_what_was_given_is_left_alone() -> None:

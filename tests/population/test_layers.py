@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
+from torch.nn.utils import prune
 
 from widemargin.margins.second_point import TwoPasses
 from widemargin.population import rng
@@ -25,18 +26,29 @@ from widemargin.population.layers import (
     "layer",
     [
         *(nn.LSTM(3, 3), nn.AlphaDropout(0.1), nn.SyncBatchNorm(3)),
-        nn.BatchNorm1d(3, momentum=None),
+        *(nn.BatchNorm1d(3, momentum=None), nn.MultiheadAttention(4, 2, dropout=0.1)),
+        *(nn.Embedding(5, 3, sparse=True), nn.EmbeddingBag(5, 3, sparse=True)),
+        prune.l1_unstructured(nn.Linear(3, 3), "weight", amount=0.5),
     ],
     ids=str,
 )
 def test_layers_that_can_not_be_stacked_are_named(layer: nn.Module) -> None:
-    with pytest.raises(TypeError, match=f"layer '1', {type(layer).__name__}"):
+    with pytest.raises(TypeError, match=f"layer '1', {type(layer).__name__}") as raised:
         check_layers(nn.Sequential(nn.Linear(3, 3), layer))
+    assert "\n" not in str(raised.value)
+
+
+def test_lazy_layers_are_named() -> None:
+    with pytest.raises(ValueError, match="networks have a lazy layer '1'"):
+        check_layers(nn.Sequential(nn.Linear(3, 3), nn.LazyLinear(3)))
 
 
 def test_all_other_layers_pass() -> None:
     check_layers(
-        nn.Sequential(nn.BatchNorm1d(3), nn.BatchNorm1d(3, momentum=None, track_running_stats=False), nn.GELU())
+        nn.Sequential(
+            *(nn.BatchNorm1d(3), nn.BatchNorm1d(3, momentum=None, track_running_stats=False), nn.GELU()),
+            *(nn.Embedding(3, 3), nn.TransformerEncoderLayer(4, 2, dropout=0.0)),
+        )
     )
 
 
@@ -49,9 +61,10 @@ def test_forwards_are_replaced_inside_the_block_alone() -> None:
 
 
 def test_dropout_layers_are_replaced_and_numbered() -> None:
-    network = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Dropout2d(0.2)), nn.Dropout(0.0))
+    network = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Dropout2d(0.2).eval()), nn.Dropout(0.0))
     own = with_own_dropout(network)
     assert [(one.p, one.dims, one.number) for one in own] == [(0.5, 0, 0), (0.2, 2, 1)]
+    assert [one.training for one in own] == [True, False]
     assert isinstance(network[0], Dropout)
     assert isinstance(network[2], nn.Dropout)
 

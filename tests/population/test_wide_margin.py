@@ -50,7 +50,7 @@ def test_the_weights_of_every_network_alone(name: str, kind: str, device: str) -
 
 @pytest.mark.parametrize("counts", [(4000, 9000), (4000, 10)])
 def test_parts_of_batches_with_many_samples(counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_margin, "LEAST", 2)
+    monkeypatch.setattr(wide_margin, "MIN_BATCH_SAMPLES", 2)
     given, data, each = networks(MLP, 2), samples(), [WideMargin(strength=50.0, samples=count) for count in counts]
     setting: dict[str, Any] = {"optimizer": SGD(lr=0.05), "steps": 5, "batch_size": 8}
     done = population.fit(given, data, loss=each, seeds=[3, 4], chunk=2, device="cpu", **setting)

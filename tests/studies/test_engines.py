@@ -41,8 +41,11 @@ def test_populations_and_processes_give_the_rows_of_one_by_one() -> None:
 
 
 def test_ray_gives_the_rows_of_one_by_one() -> None:
-    pytest.importorskip("ray")
-    agree(rows(engines.engine("ray")), rows(engines.engine("one-by-one")))
+    ray = pytest.importorskip("ray")
+    try:
+        agree(rows(engines.engine("ray")), rows(engines.engine("one-by-one")))
+    finally:
+        ray.shutdown()
 
 
 class FakeRay:

@@ -14,7 +14,7 @@ from widemargin._cuda import graphs
 from widemargin.training import SGD, Devices, TrainingStopped, fit
 from widemargin.training.batches import Replica, Source, source
 from widemargin.training.config import FitConfig
-from widemargin.training.loop import why_no_cuda_graph
+from widemargin.training.turns import why_no_cuda_graph
 
 CUDA = Devices(accelerator="cuda")
 

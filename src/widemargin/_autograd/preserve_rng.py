@@ -15,7 +15,7 @@ import torch
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_TURN = threading.RLock()
+_RNG_LOCK = threading.RLock()
 
 
 @contextmanager
@@ -23,24 +23,24 @@ def preserve_rng(device: torch.device) -> Iterator[None]:
     """Restore the global generators of torch, NumPy and Python after the `with` block."""
     devices = [device] if device.type in ("cuda", "mps") else []
     fork = torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda")
-    with _TURN:
+    with _RNG_LOCK:
         python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
         fork.__enter__()
     try:
         yield
     finally:
-        with _TURN:
+        with _RNG_LOCK:
             fork.__exit__(None, None, None)
             random.setstate(python_state)
             np.random.set_state(numpy_state)  # noqa: NPY002
 
 
-def takes_turns(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, of which one call runs at a time: it seeds and draws from the generators that all threads share."""
+def with_rng_lock(function: Callable[P, R]) -> Callable[P, R]:
+    """Run `function` under a global lock, since it uses the global random generators."""
 
     @functools.wraps(function)
-    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _TURN:
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _RNG_LOCK:
             return function(*args, **kwargs)
 
-    return alone
+    return locked

@@ -13,24 +13,29 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from widemargin.checks import is_capturing
 from widemargin.types import Args, Kwargs
 
+_OWN_GENERATOR = ("cuda", "mps")
+"""Devices with a generator beside the CPU's."""
+
 
 def random_states(device: torch.device) -> list[Tensor]:
     """The states of the generators that a network on `device` draws from; none while a CUDA graph is captured."""
     if is_capturing(device):
         return []
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+    own = [torch.get_device_module(device).get_rng_state(device)] if device.type in _OWN_GENERATOR else []
+    return [torch.get_rng_state(), *own]
 
 
 @contextmanager
 def with_random_states(states: list[Tensor], device: torch.device) -> Iterator[None]:
-    """The generators in these states inside the `with` block, and afterwards where they were."""
+    """Set the generators to these states inside the `with` block, and restore them afterwards."""
     if not states:  # nothing was drawn
         yield
         return
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    has_own = device.type in _OWN_GENERATOR
+    with torch.random.fork_rng(devices=[device] if has_own else [], device_type=device.type if has_own else "cuda"):
         torch.set_rng_state(states[0])
-        if len(states) > 1:
-            torch.cuda.set_rng_state(states[1], device)
+        if has_own:
+            torch.get_device_module(device).set_rng_state(states[1], device)
         yield
 
 

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 
 
 def value_without_grad(call: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """`call`, which takes gradients inside, also under `torch.no_grad` and `inference_mode`: there its value alone.
+    """Under `no_grad` or `inference_mode`, run `call` with gradients enabled and return the detached value.
 
     Inference tensors among the arguments are copied, since autograd refuses them.
     """

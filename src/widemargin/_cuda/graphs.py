@@ -131,7 +131,7 @@ def capture(function: Callable[[], None], pool: Pool | None = None) -> Callable[
 
 
 def shared_pool(device: torch.device, steps: int) -> Pool | None:
-    """Memory that so many steps on `device` share; None where each has its own: off a GPU, or for a single step."""
+    """A memory pool for this many steps on `device`; None for a single step, and for other devices than GPUs."""
     return torch.cuda.graph_pool_handle() if device.type == "cuda" and steps > 1 else None
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import certify, margins, norms
+from widemargin._io.progress import is_shown, track
 from widemargin.attacks.input_range import Bounds, check_inputs
 from widemargin.attacks.minimal import Search, minimal
 from widemargin.certify.lipschitz import lipschitz_radius
@@ -118,6 +119,7 @@ def bracket(
     attack_steps: int = 30,
     batch_size: int = 256,
     read_as: Outputs = "logits",
+    progress: bool | None = None,
 ) -> Bracket:
     """The distance of every sample from the decision boundary, between a certificate and an attack.
 
@@ -141,7 +143,9 @@ def bracket(
         batch_size: samples at a time.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`;
             certificates then need an `nn.Sequential` with that layer at its end.
+        progress: show bars; by default on a terminal only.
     """
+    is_shown(progress)  # raises
     norms.check_p(p)
     check_count("batch_size", batch_size)
     check_module(model)
@@ -160,7 +164,7 @@ def bracket(
         with checked_by_caller():
             parts = [
                 minimal(network, a, b, p=p, steps=attack_steps, bounds=bounds, search=search)
-                for a, b in zip(x.split(batch_size), y.split(batch_size))
+                for a, b in track(list(zip(x.split(batch_size), y.split(batch_size))), "Attacking", progress=progress)
             ]
         classes = 1 if is_binary(first) else min(9, first.shape[1] - 1)
         measured = margins.measure(network, (x, y), p=p, classes=classes, batch_size=batch_size, progress=False)
@@ -168,7 +172,7 @@ def bracket(
         found = torch.cat([part.found for part in parts]).cpu()
         points = torch.cat([part.points for part in parts])
         chain = without_head(bare) if read_as == "probabilities" else bare
-        lower, by, notes = lower_bounds(chain, x, y, p, method, steps, upper, points)
+        lower, by, notes = lower_bounds(chain, x, y, p, method, steps, upper, points, progress)
     return Bracket(
         lower=lower,
         upper=upper,
@@ -189,6 +193,7 @@ def lower_bounds(
     steps: int,
     upper: Tensor,
     points: Tensor,
+    progress: bool | None = False,
 ) -> tuple[Tensor, list[str], tuple[str, ...]]:
     """Certified distances, the method of each, and notes on methods that failed; see `bracket`.
 
@@ -208,7 +213,7 @@ def lower_bounds(
         best = values
     start = torch.where(upper.isfinite(), upper, (100 * best).clamp(min=1.0))
     try:
-        values = radii(found, x, y, p, method, steps, start)
+        values = radii(found, x, y, p, method, steps, start, progress)
     except TypeError as reason:
         notes.append(f"no linear relaxation: {reason}")
     else:

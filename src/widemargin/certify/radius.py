@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms
+from widemargin._io.progress import track
 from widemargin.bounds.result import Certificate
 from widemargin.certify.intervals import Box, Region, inputs, through
 from widemargin.certify.relaxation import LinearBound, linear_bound
@@ -109,21 +110,29 @@ def radius(
 
 
 def radii(
-    network: Network, x: Tensor, y: Tensor, p: float, method: Method, steps: int, start: Tensor | None
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    p: float,
+    method: Method,
+    steps: int,
+    start: Tensor | None,
+    progress: bool | None = False,
 ) -> PerExample:
-    """`radius` of a network that was read; a TypeError names what has no relaxation."""
+    """`radius` of a network that was read, with a bar if `progress`; a TypeError names what has no relaxation."""
     network.require(*PIECEWISE, Sum, RootMeanSquare)
     x, y = prepared(network, x, y, p, method)
     found, done = [], 0
     for part, specs in chunks(network, x, y):
         first = None if start is None else start[done : done + len(part)].to(part)
-        found.append(_search(network, part, specs, first, p, method, steps))
+        radii_tried = track(range(steps), f"Certifying samples {done + 1} to {done + len(part)}", progress=progress)
+        found.append(_search(network, part, specs, first, p, method, radii_tried))
         done += len(part)
     return torch.cat(found).cpu()
 
 
 def _search(
-    network: Network, x: Tensor, rows: Tensor, start: Tensor | None, p: float, method: Method, steps: int
+    network: Network, x: Tensor, rows: Tensor, start: Tensor | None, p: float, method: Method, steps: Iterable[int]
 ) -> Tensor:
     nothing = x.new_zeros(len(x))
     at_x, _ = _bounds(network, x, rows, nothing, p, "crown-ibp")
@@ -133,7 +142,7 @@ def _search(
         # In a ball of radius 0 every kink has a side, and the bound is the network's own linearisation.
         start = 4 * (at_x.at_x / at_x.slope.clamp(min=1e-30)).amin(dim=1).clamp(0, 1e9)
     good, bad, at = nothing, torch.full_like(nothing, torch.inf), torch.where(right, start, nothing)
-    for _ in range(steps):
+    for _ in steps:
         bound, interval = _bounds(network, x, rows, at, p, method)
         reach = torch.where(interval > 0, at[:, None], nothing[:, None])
         if bound is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sized
+from collections.abc import Iterator, Mapping, Sized
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -122,8 +123,7 @@ def train(
     """
     from widemargin import norms
     from widemargin.data import subset
-    from widemargin.training import Devices, Measure, TensorBoard, TrainingStopped, fit
-    from widemargin.training.checkpoint import OtherTrainingError
+    from widemargin.training import Devices, Measure, TensorBoard, fit
 
     if p is not None:
         with about("--p"):
@@ -149,7 +149,7 @@ def train(
             samples = subset(in_memory(samples, data), count=count, seed=seed)
     make_folder(folder)
     start = time.monotonic()
-    try:
+    with _one_line_stops(folder):
         result = fit(
             inputs.network,
             samples,
@@ -165,14 +165,6 @@ def train(
             devices=Devices.of(inputs.device),
             checkpoint=folder / "checkpoint",
         )
-    except TrainingStopped as stopped:
-        complain(str(stopped))
-        raise typer.Exit(1) from None
-    except OtherTrainingError as other:
-        raise ValueError(
-            f"--out is {str(folder)!r}, where a training with another setting was begun ({other.setting}): name "
-            "another folder, or remove this one"
-        ) from other
     origin = {
         **{key: inputs.origin[key] for key in ("model", "set", "data", "device")},
         "start": inputs.origin["weights"],
@@ -189,6 +181,24 @@ def train(
     console.print(text(f"{title}: {len(margins)} test samples, {tables.accuracy(margins)}", "bold"))
     console.print(tables.by_place(margins))
     wrote(*written)
+
+
+@contextmanager
+def _one_line_stops(folder: Path) -> Iterator[None]:
+    """One line where the training stops in the `with` block, and where `folder` has another training."""
+    from widemargin.training import TrainingStopped
+    from widemargin.training.checkpoint import OtherTrainingError
+
+    try:
+        yield
+    except TrainingStopped as stopped:
+        complain(str(stopped))
+        raise typer.Exit(1) from None
+    except OtherTrainingError as other:
+        raise ValueError(
+            f"--out is {str(folder)!r}, where a training with another setting was begun ({other.setting}): name "
+            "another folder, or remove this one"
+        ) from other
 
 
 def _loss(name: LossName, options: Mapping[str, Json], *, as_printed: bool) -> Loss:

@@ -14,7 +14,7 @@ from widemargin.checks import check_count
 from widemargin.data.opening import LABELS, Opened, open_data
 from widemargin.data.positions import Positions, with_positions
 from widemargin.data.reading import read_inputs, read_labels
-from widemargin.data.samples import Samples, check_class_indices
+from widemargin.data.samples import Samples, check_not_bool
 from widemargin.modules import ModelInputs, NamedInputs
 
 
@@ -98,7 +98,7 @@ class Batches:
     def indexed(self) -> Iterator[tuple[ModelInputs, Tensor, Tensor | None]]:
         """Triples (x, y, index) with the positions of the samples in the data set, None where they are not known.
 
-        A `DataLoader` tells those that its sampler draws; a stream has none.
+        Those of a `DataLoader` are the ones that its sampler draws; those of a stream are unknown.
         """
         if not isinstance(self.source, DataLoader):
             return self._checked(self.source, Positions.counted())
@@ -110,7 +110,7 @@ class Batches:
         for number, batch in enumerate(source):
             name = f"batch {number} of data"
             x, y = _pair(batch, name, self.classes)
-            check_class_indices(f"y of {name}", y)
+            check_not_bool(f"y of {name}", y)
             if (isinstance(x, Tensor) and x.ndim == 0) or y.ndim == 0 or len(x) != len(y):
                 shapes = list(x.shape) if isinstance(x, Tensor) else repr(x)
                 raise ValueError(f"{name} has x {shapes} and y {list(y.shape)}, expected equal lengths")
@@ -143,7 +143,7 @@ def _named(batch: Mapping[str, object], name: str, classes: Sequence[str]) -> tu
 
 
 def _tensors(batch: Mapping[str, object], name: str) -> ModelInputs:
-    """The tensors of a mapping; what is no tensor, such as texts, no network takes."""
+    """The tensors of a mapping; other values, such as texts, are left out."""
     found = {key: value for key, value in batch.items() if isinstance(value, Tensor)}
     if not found:
         types = ", ".join(f"{key} ({type(value).__name__})" for key, value in batch.items())

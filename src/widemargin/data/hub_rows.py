@@ -68,9 +68,9 @@ class HubStream(IterableDataset[tuple[dict[str, Tensor], Tensor]]):
 def hub_dataset(
     data: Any, names: Sequence[str], classes: Sequence[str] | None = None
 ) -> tuple[Dataset[Any], tuple[str, ...], bool] | None:
-    """The torch data set of a Hugging Face one, whose labels have one of `names`; None for anything else.
+    """A Hugging Face data set as a torch data set, its class names, and whether these are known to be all of them.
 
-    Also the names of the classes, and whether they are all of them and not collected from the labels.
+    The labels are the first column among `names`. None for other objects.
     """
     if type(data).__module__.partition(".")[0] != "datasets":
         return None

@@ -29,9 +29,9 @@ class Opened:
     """Whether `classes` are all classes; False where they were collected from the labels."""
 
     def check_classes(self, scores: Tensor) -> None:
-        """Raise where names that were collected from the labels are not as many as the scores.
+        """Raise if the number of names collected from the labels is not the number of scores.
 
-        They were sorted to get their indices, so that a missing one would shift those behind it.
+        Names are sorted to get their indices, so a missing one would shift those after it.
         """
         count = scores.shape[1] if scores.ndim == 2 else 1
         if self.are_complete or len(self.classes) == count:

@@ -17,18 +17,18 @@ class Positions:
     """The positions of one batch after the other."""
 
     drawn: deque[list[int]] | None = None
-    """Positions of the batches that a sampler has drawn; None where they are counted, if they are known at all."""
+    """Positions of the batches drawn by a sampler; None if they are counted instead, or unknown."""
     count: int | None = 0
-    """Samples so far; None from where on positions are not known."""
+    """Samples so far; None once positions are unknown."""
 
     @classmethod
     def counted(cls) -> Positions:
-        """Those of data that are read in their order."""
+        """Positions of data that are read in their order."""
         return cls()
 
     @classmethod
     def unknown(cls) -> Positions:
-        """Those of a stream, or of a sampler that does not tell."""
+        """Unknown positions, of a stream or of a sampler that does not give any."""
         return cls(count=None)
 
     def next(self, samples: int) -> Tensor | None:
@@ -39,7 +39,7 @@ class Positions:
             index = torch.arange(self.count, self.count + samples)
         else:
             index = torch.tensor(self.drawn.popleft(), dtype=torch.int64)
-        # A collate function may have left samples out, and then nothing behind them has a known position either.
+        # If a collate function leaves samples out, all later positions are unknown.
         self.count = self.count + samples if len(index) == samples else None
         return index if len(index) == samples else None
 
@@ -69,7 +69,7 @@ def with_positions(loader: DataLoader[Any]) -> tuple[Iterable[object], Positions
     if type(sampler) is BatchSampler and type(sampler.sampler) is SequentialSampler:
         return loader, Positions(deque(map(list, sampler)))
     if type(loader) is not DataLoader:
-        return loader, Positions.unknown()  # another class may draw what it likes
+        return loader, Positions.unknown()  # a subclass may change the sampling
     recorder = _Recorder(sampler)
     workers = {}
     if loader.num_workers:

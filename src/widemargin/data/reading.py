@@ -17,7 +17,7 @@ from widemargin.data.samples import Samples
 from widemargin.modules import NamedInputs
 
 _WIDER = {"uint16": np.int32, "uint32": np.int64, "uint64": np.int64}
-"""Unsigned integers that torch computes little with."""
+"""Unsigned dtypes with few torch operations, and their signed replacements."""
 
 
 def read_pair(x: object, y: object, *, classes: Sequence[str] | None = None) -> Samples:

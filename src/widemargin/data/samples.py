@@ -78,21 +78,22 @@ class Data(Generic[Part]):
         return replace(self, train=transform(self.train), test=transform(self.test), bounds=bounds)
 
 
-def check_class_indices(name: str, y: Tensor) -> None:
-    """Raise where labels are True and False, of which nobody knows which class is meant by which."""
+def check_not_bool(name: str, y: Tensor) -> None:
+    """Raise if `y` is boolean: the order of the classes is ambiguous."""
     if y.dtype == torch.bool:
         raise TypeError(f"{name} has dtype torch.bool, expected class indices, such as {name}.long()")
 
 
 def _check(x: object, y: object, index: object) -> None:
     for name, tensor, shape in (("x", x, "[samples, ...]"), ("y", y, "[samples]")):
-        if not (isinstance(tensor, Tensor) and tensor.is_meta):  # what can be stored there can't be computed with
+        # Meta tensors may be stored; functions that need values reject them.
+        if not (isinstance(tensor, Tensor) and tensor.is_meta):
             check_dense(tensor, name, shape)
     assert isinstance(x, Tensor)
     assert isinstance(y, Tensor)
     if x.ndim == 0:
         raise ValueError("x is a single number, expected a tensor [samples, ...]")
-    check_class_indices("y", y)
+    check_not_bool("y", y)
     if y.ndim != 1:
         raise ValueError(f"y has shape {list(y.shape)}, expected [samples]")
     if len(x) != len(y):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import norms, places
+from widemargin._io.progress import is_shown
 from widemargin.attacks.input_range import Bounds
 from widemargin.attacks.minimal import Minimal, Search, minimal
 from widemargin.certify.bracket import NOTHING, lower_bounds
@@ -191,6 +192,7 @@ def explain(
     steps: int = 30,
     search: Search = "best",
     read_as: Outputs = "logits",
+    progress: bool | None = None,
 ) -> Explanations:
     """Explain decisions: the nearest other class, the smallest change found that reaches it, and a certified distance.
 
@@ -211,14 +213,14 @@ def explain(
         steps: most steps of each phase of the search.
         search: see `attacks.minimal`.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid.
+        progress: show a bar of the certificates, the slowest part; by default on a terminal only.
     """
+    is_shown(progress)  # raises
     _check_arguments(model, x, y, p, classes, names)
     bare, classes, names = unwrap(model), tuple(map(str, classes)), tuple(map(str, names))
     network = read_model(bare, read_as)
     with evaluating(network), uncompiled(network):
-        x = cast_input(network, x.detach())
-        if x.is_floating_point():
-            check_finite(x, "x")
+        x = _finite(cast_input(network, x.detach()))
         (place,) = places.default_places(network, x) if at is None else places.check_places(network, (at,))
         check_by_sample(network, x, (place,))
         scores = predict(network, x)
@@ -233,7 +235,7 @@ def explain(
         changed = predict(subject, found.points)
         count = 1 if is_binary(scores) else min(9, scores.shape[1] - 1)
         linear = measure(network, (x, decision), at=(place,), p=p, classes=count, progress=False).margins[place]
-        lower, by, notes = _certified(bare, x, decision, p, place, found, read_as)
+        lower, by, notes = _certified(bare, x, decision, p, place, found, read_as, progress)
     others = predicted_labels(changed).tolist()
     items = tuple(
         Explanation(
@@ -260,6 +262,13 @@ def explain(
     return Explanations(items=items, notes=notes)
 
 
+def _finite(x: Tensor) -> Tensor:
+    """`x`, checked where it may have NaN."""
+    if x.is_floating_point():
+        check_finite(x, "x")
+    return x
+
+
 def _check_arguments(model: nn.Module, x: Tensor, y: Tensor | None, p: float, classes: Names, names: Names) -> None:
     norms.check_p(p)
     check_module(model)
@@ -274,13 +283,20 @@ def _check_arguments(model: nn.Module, x: Tensor, y: Tensor | None, p: float, cl
 
 
 def _certified(
-    network: nn.Module, x: Tensor, decision: Tensor, p: float, place: str, found: Minimal, read_as: Outputs
+    network: nn.Module,
+    x: Tensor,
+    decision: Tensor,
+    p: float,
+    place: str,
+    found: Minimal,
+    read_as: Outputs,
+    progress: bool | None,
 ) -> tuple[Tensor, list[str], tuple[str, ...]]:
     """Certified distances, their methods, and notes."""
     if place != places.INPUT:
         return torch.zeros(len(x)), [NOTHING] * len(x), (f"no certificate at {place!r}",)
     chain = without_head(network) if read_as == "probabilities" else network
-    return lower_bounds(chain, x, decision, p, "crown", 12, found.distances.cpu(), found.points)
+    return lower_bounds(chain, x, decision, p, "crown", 12, found.distances.cpu(), found.points, progress)
 
 
 def _from_place(network: nn.Module, x: Tensor, place: str) -> tuple[nn.Module, Tensor]:

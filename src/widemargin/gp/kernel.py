@@ -64,9 +64,9 @@ def kernel_into(
 def compose_(t: Float64[Tensor, "n m"], depth: int) -> Float64[Tensor, "n m"]:
     """h∘⋯∘h(t), `depth` − 1 times, in place and piece by piece, after clamping t to [−1, 1].
 
-    In the form h(t) = max(t, 0) + g(|t|)/π with g(a) = √((1−a)(1+a)) − a·arccos a ≥ 0: near 1, where h(t) is t plus a
-    small number, it loses no digits to π/π; near −1, where h is small, it subtracts angles of the size of π − arccos t
-    and not numbers near π. Exact at −1, 0 and 1.
+    In the form h(t) = max(t, 0) + g(|t|)/π with g(a) = √((1−a)(1+a)) − a·arccos a ≥ 0: near 1, h(t) is t plus a
+    small number that is computed by itself; near −1, where h is small, the angles subtracted are of the size of
+    π − arccos t, not near π. Exact at −1, 0 and 1.
     """
     t.clamp_(-1.0, 1.0)
     if depth == 1 or t.numel() == 0:

@@ -72,7 +72,7 @@ class Margins(Callback):  # type: ignore[misc]
         self._last: tuple[dict[str, Distribution], float] | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Say now if there will be no page."""
+        """Warn if the page cannot be written."""
         self.rows, self._last = [], None
         if self._writes(trainer) and not is_installed(*EXTRAS["report"]):
             _warn("there will be no page of the margins, which needs more packages: pip install 'widemargin[report]'")

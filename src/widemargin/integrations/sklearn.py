@@ -40,10 +40,10 @@ Module: TypeAlias = nn.Module | Callable[[int, int], nn.Module]
 """A network, or a function (number of features, number of classes) → network."""
 
 STEPS, EPOCHS = 500, 20
-"""The default length of a training: so many steps, and at least so many epochs."""
+"""The default length of a training: 500 steps, but at least 20 epochs."""
 
 FOLDS, HELD_OUT = 5, 50
-"""The temperature is fitted to the held-out samples of so many folds, or of fewer where they have enough samples."""
+"""Largest number of folds for the temperature, and held-out samples after which no more are trained."""
 
 BATCH = 1024
 """Samples of a pass of prediction."""
@@ -217,16 +217,19 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _temperature(self, start: nn.Module, samples: Samples, weight: Tensor | None, seed: int) -> float:
         """The temperature of the scores of samples that the networks were not trained on."""
-        scores, labels = [], []
+        scores, held_out = [], []
         for fold in folds(samples.y, seed):
             rest = torch.ones(len(samples), dtype=torch.bool).index_fill(0, fold, False).nonzero().squeeze(1)
             part = Samples(samples.x[rest], samples.y[rest])
             network = self._trained(start, part, None if weight is None else weight[rest], seed)
             scores.append(predict(network, samples.x[fold], batch_size=BATCH).double().cpu())
-            labels.append(samples.y[fold])
-            if sum(map(len, labels)) >= HELD_OUT:
+            held_out.append(fold)
+            if sum(map(len, held_out)) >= HELD_OUT:
                 break
-        return temperature(torch.cat(scores).numpy(), torch.cat(labels).numpy())
+        rows = torch.cat(held_out)
+        return temperature(
+            torch.cat(scores).numpy(), samples.y[rows].numpy(), None if weight is None else weight[rows].numpy()
+        )
 
     def _network(self) -> nn.Module:
         check_is_fitted(self)
@@ -261,8 +264,12 @@ def folds(y: Int[Tensor, " samples"], seed: int) -> list[Int[Tensor, " held"]]:
     return [by_class[i::number] for i in range(number)]
 
 
-def temperature(scores: Float[NDArray[Any], "samples classes"], y: Int[NDArray[Any], " samples"]) -> float:
-    """The temperature T at which softmax(scores/T) has the smallest cross-entropy with the labels.
+def temperature(
+    scores: Float[NDArray[Any], "samples classes"],
+    y: Int[NDArray[Any], " samples"],
+    weight: Float[NDArray[Any], " samples"] | None = None,
+) -> float:
+    """The temperature T at which softmax(scores/T) has the smallest mean cross-entropy, weighted by `weight`.
 
     A share 1/(samples + 2) of every label counts for the other classes, by the rule of succession as in Platt (1999):
     where all samples are classified correctly, the cross-entropy with the labels themselves falls without end as T → 0.
@@ -274,7 +281,8 @@ def temperature(scores: Float[NDArray[Any], "samples classes"], y: Int[NDArray[A
     size = float(np.abs(scores - scores.mean(axis=1, keepdims=True)).mean()) or 1.0
 
     def cross_entropy(log_scale: float) -> float:
-        return float(-(target * log_softmax(scores / (size * math.exp(log_scale)), axis=1)).sum(axis=1).mean())
+        losses = -(target * log_softmax(scores / (size * math.exp(log_scale)), axis=1)).sum(axis=1)
+        return float(np.average(losses, weights=weight))
 
     return size * math.exp(minimize_scalar(cross_entropy, bounds=(-7.0, 7.0), method="bounded").x)
 

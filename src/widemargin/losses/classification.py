@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin.checks import check_choice, check_index, check_number, check_numbers, check_scores_and_labels
+from widemargin.losses.kept_tensors import KeptTensors
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Stacking, is_capturable
 from widemargin.margins.output import differences
@@ -176,14 +178,11 @@ class Target:
     def _alpha(self, scores: Tensor, index: Tensor | None) -> Tensor:
         if not isinstance(self.alpha, tuple):
             return scores.new_tensor(self.alpha)
-        if index is None:
-            raise ValueError(
-                f"index is None, but alpha holds one number per training sample: expected the positions of the "
-                f"{len(scores)} samples of this batch"
-            )
-        if int(index.max()) >= len(self.alpha) or int(index.min()) < 0:
-            raise ValueError(f"index has {int(index.max())}, but alpha has {len(self.alpha)} entries")
-        return torch.tensor(self.alpha, dtype=scores.dtype, device=scores.device)[index.to(scores.device)]
+        return self._kept.at("alpha", self.alpha, index, scores)
+
+    @functools.cached_property
+    def _kept(self) -> KeptTensors:
+        return KeptTensors()
 
 
 def squared(scores: Scores, y: Labels, alpha: Float[Tensor, ""] | PerExample) -> PerExample:

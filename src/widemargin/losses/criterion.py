@@ -48,13 +48,15 @@ class Criterion(nn.Module):
     ) -> Tensor:
         """The loss of the batch; `sample_weight`, one number per sample, multiplies the weights of the classes."""
         values = self.loss(model, x, y)
-        weights = torch.ones_like(values) if sample_weight is None else sample_weight.to(values)
+        weights = None if sample_weight is None else sample_weight.to(values)
         if self.weight is not None:
-            weights = weights * class_weights(self.weight.to(values), y)
-        if self.reduction == "mean":
-            return weigh(values, weights, normalize=True).mean()
-        values = weigh(values, weights, normalize=False)
-        return values.sum() if self.reduction == "sum" else values
+            by_class = class_weights(self.weight.to(values), y)
+            weights = by_class if weights is None else weights * by_class
+        if weights is not None:
+            values = weigh(values, weights, normalize=self.reduction == "mean")
+        if self.reduction == "none":
+            return values
+        return values.mean() if self.reduction == "mean" else values.sum()
 
     def extra_repr(self) -> str:
         """The loss and the reduction."""

@@ -31,7 +31,7 @@ class Penalty(abc.ABC):
         """The decrease of the penalty per unit of a margin below the reach."""
 
     def check_places(self, count: int) -> None:  # noqa: B027
-        """Raise unless the penalty has settings for `count` places, as one without settings by place has."""
+        """Raise unless the penalty has settings for `count` places."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ A loss is any callable `loss(model, x, y) -> [batch]`. It may also have
 - `needs_index`: it is called with `index=`, the positions of the samples in the training set;
 - `capturable`: its passes may be captured in a CUDA graph (no device sync, no random numbers of the CPU);
 - `stacking`: how a population evaluates it for all networks at once, see `Stacking`;
-- `for_samples(samples) -> Loss`: the same loss for so many training samples, which `fit` asks for;
-- `for_augmented() -> Loss`: the same loss for inputs that change at random whenever they are drawn;
+- `for_samples(samples) -> Loss`: the loss adapted to the number of training samples; called by `fit`;
+- `for_augmented() -> Loss`: the loss adapted to inputs that are changed at random whenever they are drawn;
 - `turns`: the losses of successive steps of a training, which are repeated in this order;
 - `wrapped`: the loss that it wraps, whose `at` and `p` are logged (`losses.Wrapper` forwards everything).
 
@@ -26,9 +26,15 @@ from widemargin.modules import ModelInputs
 from widemargin.split_backward.backward import Backward
 
 Stacking: TypeAlias = Literal["scores", "targets", "margins", "wide", "jacobian", "frobenius"]
-"""Evaluation for all networks of a population at once: by `of(scores, y)`, by `squared` with the `alpha` of every
-network, by one linearization and the `penalize` of every network, by one second pass, by `of` with a classifier for
-every sample, or by `of` with random directions for every network."""
+"""How a loss or regularizer is evaluated for all networks of a population at once.
+
+- scores: `of(scores, y)`;
+- targets: `squared` with the `alpha` of every network;
+- margins: one linearization, then the `penalize` of every network;
+- wide: one second pass;
+- jacobian: `of` with a classifier for every sample;
+- frobenius: `of` with random directions for every network.
+"""
 
 
 @runtime_checkable
@@ -105,13 +111,14 @@ def stacking_of(part: object) -> Stacking | None:
 
 
 def for_samples(loss: Loss, samples: int | None) -> Loss:
-    """`loss` for this number of training samples; itself where it does not depend on it, or the number is unknown."""
-    own: Callable[[int], Loss] | None = getattr(loss, "for_samples", None)  # `replace` keeps overridden values
+    """`loss` adapted to the number of training samples; `loss` itself if it does not depend on it or it is unknown."""
+    # not `_own`: `dataclasses.replace` keeps the subclass
+    own: Callable[[int], Loss] | None = getattr(loss, "for_samples", None)
     return loss if own is None or samples is None else own(samples)
 
 
 def for_augmented(loss: Loss) -> Loss:
-    """`loss` for inputs that change at random whenever they are drawn; itself where it does not depend on that."""
+    """`loss` adapted to inputs that are changed at random; `loss` itself if it does not depend on that."""
     own: Callable[[], Loss] | None = getattr(loss, "for_augmented", None)
     return loss if own is None else own()
 
@@ -138,7 +145,7 @@ def values_of(loss: Loss, model: nn.Module, x: ModelInputs, y: Tensor, index: Te
 
 
 def _own(loss: object, name: str, values: tuple[str, ...] = ("__call__", "of")) -> object:
-    """The attribute `name` of `loss`, or None where it was inherited together with `values` that `loss` overrides."""
+    """`getattr(loss, name)`, or None if a subclass of the class that defines `name` overrides a method in `values`."""
     if name not in getattr(loss, "__dict__", {}):
         for cls in type(loss).__mro__:
             if name in vars(cls):

@@ -39,7 +39,7 @@ TINY = 1e-6
 
 
 def without_scale(difference: Tensor, leading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """`difference` [batch, others] with the same values and a gradient that does not scale the scores; and s̄.
+    """`difference` [batch, others], with a gradient that does not change the scale of the scores; and s̄.
 
     s is that of the first column, or of `leading` [batch, 1].
     """

@@ -56,9 +56,10 @@ class ScoreCriterion(ScoreLoss):
     """`criterion(scores, y)` of every sample: numbers whose mean is what the criterion returns.
 
     A criterion with `reduction="mean"` or `"sum"` is evaluated sample by sample; its class weights divide by their sum
-    over the batch, as in PyTorch. A function that returns a single number gives every sample that number: the mean and
-    the gradients are its own. PyTorch's elementwise criteria, such as `MSELoss` and `BCEWithLogitsLoss`, get one-hot
-    labels; its binary cross-entropies get 0 and 1 for the labels ±1 of a binary network.
+    over the batch, as in PyTorch. If a function returns a single number, every sample has that number, so that the mean
+    and the gradients are those of the function. PyTorch's elementwise criteria, such as `MSELoss` and
+    `BCEWithLogitsLoss`, get one-hot labels; its binary cross-entropies get 0 and 1 for the labels ±1 of a binary
+    network.
 
     Args:
         criterion: an `nn.Module` without parameters, of which a copy is kept, or a function.

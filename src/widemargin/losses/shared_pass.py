@@ -11,6 +11,7 @@ from widemargin.losses.protocol import Loss, stacking_of, values_of
 from widemargin.margins.second_point import TwoPasses
 from widemargin.modules import ModelInputs
 from widemargin.places import At
+from widemargin.probabilities import check_are_scores
 from widemargin.types import Labels, PerExample, Scores
 
 
@@ -22,7 +23,7 @@ class SharesPass(Protocol):
 
     @property
     def shares_pass(self) -> bool:
-        """Whether it does, with these settings."""
+        """Whether it shares a forward pass, with these settings."""
         ...
 
     def of(self, scores: Scores, y: Labels, *, at: At) -> PerExample:
@@ -49,6 +50,7 @@ def values_and_penalties(
     partner = regularizers[shared]
     assert isinstance(partner, SharesPass)
     scores, at = TwoPasses(model).first(x, (partner.at,))
+    check_are_scores(model, scores)
     values: Tensor = loss.of(scores, y)
     return values, [
         partner.of(scores, y, at=at) if number == shared else one(model, x, y)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from widemargin._autograd import distributed_stats
 from widemargin.checks import check_count, check_dense, check_flag, check_index, check_numbers, is_capturing
 from widemargin.losses.classification import CrossEntropy
+from widemargin.losses.kept_tensors import KeptTensors
 from widemargin.losses.protocol import Loss, is_capturable, needs_index, values_of
 from widemargin.losses.score_criterion import as_loss
 from widemargin.losses.wrappers import Wrapper
@@ -29,8 +30,8 @@ class Weighted(Wrapper):
     """w_i·L of every sample i, with w_i the weight of its class, of the sample, or the product of both.
 
     The weights multiply the values of L and nothing inside it: statistics of the batch, such as the step length and the
-    share of right answers of `WideMargin` and the scale of `MarginLoss`, count every sample once. A wrapped
-    `MarginLoss` takes two backward passes instead of the fast one.
+    accuracy of `WideMargin` and the scale of `MarginLoss`, count every sample once. A wrapped `MarginLoss` takes two
+    backward passes instead of the fast one.
 
     Args:
         loss: L, any loss `(model, x, y) -> [batch]` or criterion `(scores, y)`.
@@ -73,21 +74,15 @@ class Weighted(Wrapper):
             check_index(index, len(y))
         weights = torch.ones_like(values)
         if self.classes is not None:
-            weights = weights * class_weights(_on(self.classes, y.device), y).to(values.dtype)
+            by_class = self._kept.get("classes", cast("Weights", self.classes), values)
+            weights = weights * class_weights(by_class, y)
         if self.samples is not None:
-            weights = weights * self._of_samples(y, index).to(values.dtype)
+            weights = weights * self._kept.at("samples", cast("Weights", self.samples), index, values)
         return weigh(values, weights, normalize=self.normalize)
 
-    def _of_samples(self, y: Tensor, index: Tensor | None) -> Tensor:
-        assert self.samples is not None
-        if index is None:
-            raise ValueError(
-                f"index is None, but samples holds one weight per training sample: expected the positions of the "
-                f"{len(y)} samples of this batch"
-            )
-        if int(index.max()) >= len(self.samples):
-            raise ValueError(f"samples has {len(self.samples)} entries, but index has {int(index.max())}")
-        return _on(self.samples, y.device)[index.to(y.device)]
+    @functools.cached_property
+    def _kept(self) -> KeptTensors:
+        return KeptTensors()
 
 
 def weigh(values: PerExample, weights: PerExample, *, normalize: bool) -> PerExample:
@@ -129,16 +124,6 @@ def balanced_weights(y: Labels, *, classes: int | None = None) -> Weights:
     counts = torch.bincount(indices.cpu(), minlength=classes or least).double()
     present = int((counts > 0).sum())
     return tuple(len(indices) / (present * count) if count else 0.0 for count in counts.tolist())
-
-
-def _on(weights: GivenWeights, device: torch.device) -> Tensor:
-    """The weights on `device`, copied there once: a CUDA graph can't copy them."""
-    return _copied(cast("Weights", weights), device)
-
-
-@functools.lru_cache(maxsize=16)
-def _copied(weights: Weights, device: torch.device) -> Tensor:
-    return torch.tensor(weights, device=device)
 
 
 def checked_weights(name: str, weights: GivenWeights) -> Weights:

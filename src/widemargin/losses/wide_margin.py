@@ -15,9 +15,9 @@ from widemargin import norms, places
 from widemargin._autograd.value_without_grad import value_without_grad
 from widemargin.checks import check_choice, check_count, check_flag, check_number, check_place_names
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
-from widemargin.losses.protocol import Loss, Stacking, stacking_of
-from widemargin.losses.score_criterion import ScoreCriterion, as_loss
-from widemargin.margins.class_separation import class_separation
+from widemargin.losses.protocol import Loss, Stacking, is_capturable, stacking_of
+from widemargin.losses.score_criterion import as_loss
+from widemargin.margins.class_separation import class_separation, pairwise_distances
 from widemargin.margins.output import against, strongest
 from widemargin.margins.second_point import TwoPasses, deviation, steps_down
 from widemargin.modules import ModelInputs
@@ -25,20 +25,20 @@ from widemargin.places import At
 from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
 
-WAY = 1 / 24
-"""The largest step, as a part of the distance to the nearest sample of another class."""
+MAX_STEP_FRACTION = 1 / 24
+"""Upper limit of the step, as a fraction of the distance to the nearest sample of another class."""
 
-PRIOR = 3000
-"""Training samples up to which the term has its full weight; with N > PRIOR samples it has the weight (PRIOR/N)²."""
+FULL_WEIGHT_SAMPLES = 3000
+"""Largest number of training samples at full weight; with more samples N the weight is (3000/N)²."""
 
-AUGMENTED = 30_000
-"""The least number of training samples that augmented ones count as: the weight of the second term is at most 0.01."""
+MIN_AUGMENTED_SAMPLES = 30_000
+"""Lower limit of N for augmented inputs: their weight is at most 0.01."""
 
-PART, LEAST = 1 / 8, 16
-"""The part of a batch, and the fewest samples of it, that have the term where there are more than PRIOR samples."""
+BATCH_FRACTION, MIN_BATCH_SAMPLES = 1 / 8, 16
+"""Fraction of a batch, and at least so many samples, whose term is computed above `FULL_WEIGHT_SAMPLES`."""
 
-LINEAR = 10.0
-"""A change of the score difference beyond which its penalty grows linearly: gradients stay bounded."""
+HUBER_DELTA = 10.0
+"""Change of the score difference beyond which its penalty is linear, so that gradients are bounded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +55,13 @@ class WideMargin:
     - σ = min(mean standard deviation of the coordinates, 1/24 of the median distance to the nearest sample of another
       class), see `step_length`. It has the units of the data: multiply the data by k and the first layer by 1/k, and
       the training is the same.
-    - a is the share of right answers: a network that has not learnt yet is not pulled.
+    - a is the accuracy on the batch: the term is small early in training.
     - c says how clearly the classes are separated, see `margins.class_separation`: where they are parts of one cloud,
       wide margins are those of a nearest-neighbour rule, and the term fades.
     - the square becomes linear where the difference changes by more than 10, so that gradients are bounded.
 
-    The second term is a prior: it says which networks are likely before there are data. So its weight falls with the
-    number of training samples, if that is known (`samples`), and with many of them a part of the batch is enough.
+    The second term acts as a prior, so its weight decreases with the number of training samples, if that is known
+    (`samples`). With many samples a part of the batch is enough.
 
     Args:
         strength: factor of the second term.
@@ -71,9 +71,9 @@ class WideMargin:
         share: the part of the batch, evenly spread, whose second term is computed, with a weight of 1/share: unbiased,
             and cheaper (by arithmetic a step costs 7/3 of a cross-entropy step in full, 1 + 5/3·share with a share),
             but noisier. None: 1/8 and at least 16 samples where `samples` is above 3,000, else the whole batch.
-        every: `fit` computes the second term in one step of so many, with so many times the weight, and `base` alone
-            in the others: unbiased over the steps, with fewer passes, but noisier. A call of the loss always computes
-            the term; in a loop of your own, call `loss.turns[step % every]`.
+        every: `fit` computes the second term in every `every`-th step, multiplied by `every`, and `base` alone in the
+            others: unbiased over the steps, with fewer passes, but noisier. A call of the loss always computes the
+            term; in a loop of your own, call `loss.turns[step % every]`.
         base: the loss of the scores that is added, or a criterion such as `torch.nn.CrossEntropyLoss()`;
             `CrossEntropy()` by default.
         read_as: `"probabilities"` for a network that ends in a softmax or sigmoid, see `margins.from_probabilities`.
@@ -127,29 +127,32 @@ class WideMargin:
 
     @property
     def capturable(self) -> bool:
-        """Whether it may be captured in a CUDA graph: with a criterion of your own as base only if that says so."""
-        return not isinstance(self.base, ScoreCriterion) or self.base.capturable
+        """Whether it may be captured in a CUDA graph: if the base may be."""
+        return is_capturable(self.base)
 
     @property
     def weight(self) -> float:
         """The factor of the second term: `strength`, and less where there are many training samples."""
-        return self.strength * min(1.0, (PRIOR / self.counted) ** 2)
+        return self.strength * min(1.0, (FULL_WEIGHT_SAMPLES / self.effective_samples) ** 2)
 
     @property
-    def counted(self) -> int:
-        """The number of training samples that sets the weight: at least `AUGMENTED` if augmented, 1 if unknown."""
-        return max(self.samples or 1, AUGMENTED if self.augmented else 1)
+    def effective_samples(self) -> int:
+        """Effective number of samples N in the weight (3000/N)².
+
+        It is `samples`, at least `MIN_AUGMENTED_SAMPLES` for augmented inputs; 1 (full weight) if unknown.
+        """
+        return max(self.samples or 1, MIN_AUGMENTED_SAMPLES if self.augmented else 1)
 
     @property
     def has_many_samples(self) -> bool:
-        """Whether a part of the batch is taken unless `share` says otherwise."""
-        return self.counted > PRIOR
+        """Whether the second term is computed for a part of the batch by default."""
+        return self.effective_samples > FULL_WEIGHT_SAMPLES
 
     def share_of(self, batch: int) -> float:
         """The part of a batch of this size whose second term is computed."""
         if self.share is not None:
             return self.share
-        return max(PART, min(1.0, LEAST / batch)) if self.has_many_samples else 1.0
+        return max(BATCH_FRACTION, min(1.0, MIN_BATCH_SAMPLES / batch)) if self.has_many_samples else 1.0
 
     def for_samples(self, samples: int) -> WideMargin:
         """The loss for so many training samples, unless their number is set already."""
@@ -179,10 +182,11 @@ class WideMargin:
         if self.strength == 0:
             return loss
         difference = against(scores, y, other)[:, 0]
-        right = share_of_right(difference, 1)
+        right = squared_accuracy(difference, 1)
         points = {name: _activations(watched, name, y)[None] for name in at}
-        lengths = {name: step_length(values, y[None], self.p) for name, values in points.items()}
-        separation = torch.stack([class_separation(values, y[None], self.p) for values in points.values()])
+        found = {name: step_and_separation(values, y[None], self.p) for name, values in points.items()}
+        lengths = {name: length for name, (length, _) in found.items()}
+        separation = torch.stack([separation for _, separation in found.values()])
         share = self.share_of(len(y))
         if share == 1:
             own, rows = difference, torch.arange(len(y), device=x.device)
@@ -204,34 +208,45 @@ def strongest_other(scores: Scores, y: Labels) -> Tensor | None:
     return None if is_binary(scores) else strongest(wide(scores), y, 1)
 
 
-def share_of_right(difference: PerExample, networks: int) -> PerExample:
-    """a² of every sample, with a the share of right answers in its network's batch."""
+def squared_accuracy(difference: PerExample, networks: int) -> PerExample:
+    """a² of every sample, with a the accuracy of its network on the batch."""
     right = (difference.detach() > 0).to(difference.dtype).view(networks, -1)
     return right.mean(dim=1, keepdim=True).square().expand_as(right).flatten()
 
 
 def penalty(change: Tensor) -> Tensor:
-    """change², linear beyond `LINEAR`."""
-    return 2 * F.huber_loss(change, torch.zeros_like(change), reduction="none", delta=LINEAR)
+    """change², linear beyond `HUBER_DELTA`."""
+    return 2 * F.huber_loss(change, torch.zeros_like(change), reduction="none", delta=HUBER_DELTA)
+
+
+def step_and_separation(
+    points: Float[Tensor, "networks batch ..."], y: Shaped[Tensor, "networks batch"], p: float = 2.0
+) -> tuple[Float[Tensor, " networks"], Float[Tensor, " networks"]]:
+    """`step_length` and `class_separation` of every network's batch, from one matrix of distances."""
+    distances = pairwise_distances(points, p)
+    return step_length(points, y, p, distances=distances), class_separation(points, y, p, distances=distances)
 
 
 def step_length(
-    points: Float[Tensor, "networks batch ..."], y: Shaped[Tensor, "networks batch"], p: float = 2.0
+    points: Float[Tensor, "networks batch ..."],
+    y: Shaped[Tensor, "networks batch"],
+    p: float = 2.0,
+    *,
+    distances: Float[Tensor, "networks batch batch"] | None = None,
 ) -> Float[Tensor, " networks"]:
     """σ of every network's batch: the length in l_p of the steps that should hardly change a score difference.
 
     σ = min(√v·D^(1/p − 1/2), δ/24): v is the variance of a coordinate over the batch, the mean over the D coordinates,
     and δ the median over the samples of the l_p distance to the nearest sample with another label. In l_2 the first is
-    noise of the data's own spread along one direction, and the second keeps it far below the distance between classes,
-    which in few dimensions is not much larger than the spread. A batch with one label alone has the first. The
-    coordinates of a single sample are their own spread.
+    the standard deviation along one direction; the second keeps the step far below the distance between classes, which
+    in few dimensions is not much larger than the spread. A batch with one label has the first alone. For a single
+    sample v is the variance over its coordinates. `distances` are those of `pairwise_distances`, if known.
     """
-    flat = wide(points.detach().reshape(*points.shape[:2], -1))
-    wide_step = deviation(points) * flat.shape[2] ** (1 / p - 0.5)
-    flat = flat - flat.mean(dim=1, keepdim=True)  # l_2 distances by matrix products cancel far from 0
-    gaps = torch.cdist(flat, flat, p=p).masked_fill(y[:, :, None] == y[:, None], torch.inf).amin(dim=2)
+    wide_step = deviation(points) * points[0, 0].numel() ** (1 / p - 0.5)
+    distances = pairwise_distances(points, p) if distances is None else distances
+    gaps = distances.masked_fill(y[:, :, None] == y[:, None], torch.inf).amin(dim=2)
     nearest = gaps.masked_fill(gaps == torch.inf, torch.nan).nanmedian(dim=1).values
-    return torch.fmin(wide_step, WAY * nearest)
+    return torch.fmin(wide_step, MAX_STEP_FRACTION * nearest)
 
 
 def _activations(watched: At, name: str, y: Labels) -> Tensor:
@@ -243,6 +258,6 @@ def _activations(watched: At, name: str, y: Labels) -> Tensor:
 
 
 def spread(samples: int, share: float, device: torch.device) -> Tensor:
-    """Indices of a share of the samples, at least one, at even distances."""
+    """Evenly spaced indices of a share of the samples, at least one."""
     count = max(1, round(share * samples))
     return torch.arange(count, device=device) * samples // count

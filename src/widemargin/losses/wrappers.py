@@ -34,10 +34,10 @@ Images = Float[Tensor, "batch channels h w"]
 
 
 class Wrapper:
-    """`factor` · `loss(model, *prepare(model, x, y))`, with the fast backward and CUDA graph of `loss`.
+    """`loss(model, *prepare(model, x, y))`, with the fast backward and CUDA graph of `loss`.
 
-    A subclass holds the wrapped loss as `loss` and overrides `prepare`, `factor` or both; both are constants for the
-    gradient. A frozen dataclass is best, since `fit` recognises a checkpoint by the repr of its loss:
+    A subclass holds the wrapped loss as `loss` and overrides `prepare`, whose results are constants for the gradient.
+    A frozen dataclass is best, since `fit` recognises a checkpoint by the repr of its loss:
 
         @dataclass(frozen=True)
         class Flipped(losses.Wrapper):
@@ -47,7 +47,7 @@ class Wrapper:
                 return x.flip(-1), y
 
     `capturable` follows the wrapped loss. Override it with False where `prepare` waits for the device or draws random
-    numbers on the CPU, or where `factor` changes between steps.
+    numbers on the CPU.
     """
 
     loss: Loss
@@ -56,17 +56,12 @@ class Wrapper:
         """The inputs and labels that the wrapped loss takes."""
         return x, y
 
-    @property
-    def factor(self) -> float:
-        """The factor of the wrapped loss."""
-        return 1.0
-
     def __call__(self, model: nn.Module, x: ModelInputs, y: Tensor, *, index: Tensor | None = None) -> Tensor:
         """The loss of every sample."""
         values = values_of(self.loss, model, *self.prepare(model, x, y), index)
         if index is not None:
             check_index(index, len(y))
-        return values if self.factor == 1.0 else self.factor * values
+        return values
 
     @property
     def wrapped(self) -> Loss:
@@ -79,19 +74,19 @@ class Wrapper:
         return needs_index(self.loss)
 
     def for_samples(self, samples: int) -> Loss:
-        """The same around the wrapped loss for so many training samples; a wrapper that is no dataclass stays."""
-        return self._around(for_samples(self.loss, samples))
+        """A copy that wraps `loss.for_samples(samples)`; `self` if it is not a dataclass."""
+        return self._with_loss(for_samples(self.loss, samples))
 
     def for_augmented(self) -> Loss:
-        """The same around the wrapped loss for augmented samples; a wrapper that is no dataclass stays."""
-        return self._around(for_augmented(self.loss))
+        """A copy that wraps `loss.for_augmented()`; `self` if it is not a dataclass."""
+        return self._with_loss(for_augmented(self.loss))
 
-    def _around(self, inner: Loss) -> Loss:
+    def _with_loss(self, inner: Loss) -> Loss:
         return self if inner is self.loss or not is_dataclass(self) else replace(self, loss=inner)
 
     @property
     def turns(self) -> tuple[Loss, ...]:
-        """The same around the losses of successive steps; a wrapper that is no dataclass has one turn."""
+        """Copies that wrap the losses of successive steps; `self` alone if it is not a dataclass."""
         inner = turns_of(self.loss)
         if len(inner) == 1 or not is_dataclass(self):
             return (self,)
@@ -112,10 +107,7 @@ class Wrapper:
     def _backward(
         self, inner: FastBackward, model: nn.Module, x: ModelInputs, y: Tensor, **options: Unpack[BackwardOptions]
     ) -> Backward:
-        if (factor := self.factor) != 1.0:
-            options["scale"] = factor * options.get("scale", 1.0)
-        done = inner(model, *self.prepare(model, x, y), **options)
-        return done if factor == 1.0 else replace(done, values=factor * done.values)
+        return inner(model, *self.prepare(model, x, y), **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +160,8 @@ class CropsAndFlips(Wrapper):
 
     A network in evaluation mode gets the images as they are, so that validation losses are those of the data.
 
-    The random numbers are from the generator of that device, so that a step can be a CUDA graph. `WideMargin` has less
-    weight at such images, unless it is given `augmented=False`.
+    The random numbers are from the generator of that device, so that a step can be a CUDA graph. The second term of
+    `WideMargin` gets a smaller weight (`augmented=True`) unless the loss has `augmented=False`.
 
     Args:
         loss: L, any loss `(model, x, y) -> [batch]`.

@@ -13,7 +13,11 @@ CLEAR = 10.0
 
 
 def class_separation(
-    points: Float[Tensor, "networks batch ..."], y: Shaped[Tensor, "networks batch"], p: float = 2.0
+    points: Float[Tensor, "networks batch ..."],
+    y: Shaped[Tensor, "networks batch"],
+    p: float = 2.0,
+    *,
+    distances: Float[Tensor, "networks batch batch"] | None = None,
 ) -> Float[Tensor, " networks"]:
     """c in [0, 1] of every network's batch: 1 where classes are clearly separated, 0 where they are one cloud.
 
@@ -22,13 +26,13 @@ def class_separation(
     - S = b/v, with v the mean variance of a coordinate and b the variance of the class means, the sum over coordinates.
       b is the upper end of its 95 % interval: an unbiased estimate, and two of its standard errors where the classes
       have one mean. So noisy labels and small batches do not make S small, but a batch that shows equal means does.
-    - κ is the share of samples whose nearest other sample in l_p has their label, less what chance gives:
+    - κ is the share of samples whose nearest neighbour in l_p has the same label, corrected for chance:
       (share − chance)/(1 − chance), and 0 where that is negative.
 
-    c is 1 where the batch can't tell: with one label alone, or with no label twice.
+    c is 1 where it cannot be estimated: with one label alone, or with no label twice. `distances` are those of
+    `pairwise_distances`, if they are known.
     """
-    flat = wide(points.detach().reshape(*points.shape[:2], -1))
-    flat = flat - flat.mean(dim=1, keepdim=True)
+    flat = _centred(points)
     samples, width = flat.shape[1:]
     same = y[:, :, None] == y[:, None]
     counts = same.sum(dim=2).to(flat.dtype)
@@ -40,10 +44,24 @@ def class_separation(
     squares = (products - within.square() / free).clamp(min=0) / free.square()  # the trace of the covariance squared
     error = (2 * (classes - 1) * (1 + (classes - 1) / free) * squares).sqrt()
     spread = (between - (classes - 1) / free * within + 2 * error) * width / (between + within)
-    distances = torch.cdist(flat, flat, p=p)
+    distances = torch.cdist(flat, flat, p=p) if distances is None else distances
     itself = torch.eye(samples, dtype=torch.bool, device=y.device)
     own, other = (distances.masked_fill(mask, torch.inf).amin(dim=2) for mask in (~same | itself, same))
     chance = (counts - 1).mean(dim=1) / (samples - 1)
     agreement = ((own < other).to(flat.dtype).mean(dim=1) - chance) / (1 - chance)
     found = torch.fmax(agreement.clamp(0, 1) ** 3, (spread / CLEAR).clamp(0, 1) ** 2)
     return torch.where((classes > 1) & (classes < samples), found.nan_to_num(0.0), 1.0)
+
+
+def pairwise_distances(
+    points: Float[Tensor, "networks batch ..."], p: float = 2.0
+) -> Float[Tensor, "networks batch batch"]:
+    """The l_p distances between the samples of every network's batch."""
+    flat = _centred(points)
+    return torch.cdist(flat, flat, p=p)
+
+
+def _centred(points: Tensor) -> Tensor:
+    """The samples as rows, less their mean: far from 0, l_2 distances by matrix products would lose precision."""
+    flat = wide(points.detach().reshape(*points.shape[:2], -1))
+    return flat - flat.mean(dim=1, keepdim=True)

@@ -105,7 +105,7 @@ def linearize(
     read_as: Reading = "logits",
     second_order: bool = False,
 ) -> Linearization:
-    """The numerator and the denominators of `distance`, for callers such as the losses that combine them otherwise."""
+    """The numerator and the denominators of `distance`, for losses that combine them in other ways."""
     q = norms.dual(p)
     check_floating(scores, "scores", "[batch, classes] or [batch]")
     check_watched(at, scores)

@@ -1,7 +1,6 @@
 """Columns that grow batch by batch, each in one buffer.
 
-A list of small tensors, one for each batch, lies between the large ones that come and go: the memory of a long stream
-would grow by hundreds of megabytes that nothing uses.
+Preallocated buffers avoid heap fragmentation: many small tensors between large temporary ones make memory grow.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from widemargin.types import Labels, Mask, PerExample, is_binary
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measurement:
-    """The margins of every sample of a data set, in its order, with their statistics, which its repr shows as a table.
+    """The margins of every sample of a data set, in its order, and their statistics; `repr` shows a table.
 
     `output` has the output margins f_y − max f_i. `margins["output"]`, if measured, are distances at that place.
     `classes` are the names of the classes, where the data have any. `index` are the positions of the rows in the data
@@ -92,7 +92,7 @@ class Measurement:
     def hardest(self, count: int, place: str | None = None) -> Tensor:
         """Positions in the data set of the `count` samples of smallest margin at `place`, smallest first.
 
-        By default at the first place. Raises a `ValueError` where the data do not tell positions.
+        By default at the first place. Raises a `ValueError` if the positions are unknown.
         """
         rows = self.hardest_rows(count, place)
         if not self.knows_positions:

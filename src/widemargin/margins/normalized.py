@@ -95,7 +95,7 @@ def spectral_complexity(
 
 
 def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") -> dict[str, float]:
-    """‖W_l‖_σ of every weight layer, by name, as the linear operator it is on feature maps of the size met on `x`."""
+    """‖W_l‖_σ of every weight layer, by name: of its linear operator on feature maps of the size that `x` gives."""
     _check(model, x)
     network = unwrap(model)
     _, shapes = _run(model, x[:1], biases)
@@ -109,7 +109,7 @@ def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") ->
 
 
 def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[str, Tensor]]:
-    """Name and weight of every layer of `model`, or a sentence about the first layer whose norm is not known."""
+    """Name and weight of every layer of `model`; raises for the first layer whose norm is not known."""
     check_choice("biases", biases, ("refuse", "ignore"))
     check_module(model)
     found = False

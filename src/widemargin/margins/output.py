@@ -20,7 +20,7 @@ Classes: TypeAlias = int | Literal["all"]
 
 
 def of_scores(read_as: Reading) -> Literal["logits", "softmax"]:
-    """How scores are read that a network gave, where probabilities have become scores already."""
+    """`read_as` for scores: `"probabilities"` have been converted to scores already."""
     return "softmax" if read_as == "softmax" else "logits"
 
 

@@ -21,7 +21,16 @@ from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin._autograd.distributed_stats import processes
 from widemargin._autograd.repeated_rng import KeptMasks, random_states, with_random_states
 from widemargin.margins.distance import check_rows
-from widemargin.modules import ModelInputs, forward, is_compiled, mixing_modules, uncompiled, uncounted, unwrap
+from widemargin.modules import (
+    ModelInputs,
+    forward,
+    is_compiled,
+    mixing_modules,
+    uncompiled,
+    unwrap,
+    updates_running_stats,
+    without_running_stats,
+)
 from widemargin.places import At
 from widemargin.types import Scores, wide
 
@@ -48,6 +57,7 @@ class TwoPasses:
         self._streaming = [module for module in self.network.modules() if "masks_drawn" in vars(module)]
         self._streams: dict[nn.Module, int] = {}
         self.is_random, self._mixes = False, bool(mixing_modules(self.network))
+        self._updates = any(map(updates_running_stats, self.network.modules()))
         self._is_compiled = self._mixes and is_compiled(self.model)
         has_sync = self._mixes and any(isinstance(m, nn.SyncBatchNorm) and m.training for m in self.network.modules())
         if has_sync and processes() > 1:
@@ -63,13 +73,13 @@ class TwoPasses:
 
     @contextmanager
     def watching(self, at: Sequence[str]) -> Iterator[At]:
-        """Watch the places `at` in the first pass, which is `scores` inside the `with` block."""
+        """Watch the places `at` in the first pass: call `scores` inside the `with` block."""
         watching = places.watch(self.model, at, statistics="coupled")
         with self._eager(), watching as watched, self._recorded(watched):
             yield watched
 
     def again(self, x: ModelInputs, at: Sequence[str]) -> tuple[Scores, At]:
-        """The same for some samples of the batch, with its batch statistics, and new dropout masks."""
+        """As `first`, for some samples of the batch: with the batch statistics of `first` and new dropout masks."""
         watching = places.watch(self.model, at, statistics="coupled")
         self._rewind()
         with self._eager(), self._reused(), watching as watched:
@@ -84,7 +94,7 @@ class TwoPasses:
             return forward(self.model, x)
 
     def scores(self, x: ModelInputs, watched: At) -> Scores:
-        """The scores of `x`, with random numbers that are remembered, by a pass in which places are `watched`."""
+        """The scores of `x` in a pass that watches places; its random numbers are remembered for `moved`."""
         states, streams = random_states(x.device), self._own_streams()
         with self._masks.recorded(x.device):
             scores = forward(self.model, x)
@@ -95,7 +105,7 @@ class TwoPasses:
         return scores
 
     def _rewind(self) -> None:
-        """Dropout layers with random streams of their own draw from where they were before the last pass."""
+        """Reset dropout layers with random streams of their own to their positions before the last pass."""
         for module, count in self._streams.items():
             module.masks_drawn = count  # type: ignore[assignment]
 
@@ -104,11 +114,9 @@ class TwoPasses:
 
     @contextmanager
     def _reused(self) -> Iterator[None]:
-        """Batch statistics of the first pass, without counting the batch again."""
-        if not self._mixes:
-            yield
-            return
-        with uncounted(self.network), self._statistics.reused():
+        """Batch statistics of the first pass; running statistics stay as they are."""
+        running = without_running_stats(self.network) if self._updates else nullcontext()
+        with running, self._statistics.reused() if self._mixes else nullcontext():
             yield
 
     def _own_streams(self) -> dict[nn.Module, int]:
@@ -116,7 +124,7 @@ class TwoPasses:
         return {module: module.masks_drawn for module in self._streaming}  # type: ignore[misc]
 
     def _eager(self) -> AbstractContextManager[None]:
-        """The network uncompiled where BatchNorm mixes samples: a compiled one would not notice replaced functions."""
+        """Run the network uncompiled where BatchNorm mixes samples: compiled code ignores replaced functions."""
         return uncompiled(self.model) if self._is_compiled else nullcontext()
 
 
@@ -139,9 +147,9 @@ def slopes(
 ) -> dict[str, Float[Tensor, "batch columns"]]:
     """(g(x) − g(x − h·u))/h of every sample, column g of `outputs` and place: ‖∇g‖_q to first order in h.
 
-    `of` gives the columns for the scores of a moved pass, `lengths` are the h. Each column and place takes a pass. The
-    sign is that of the change: what is minimised must be bounded below, such as a square or an absolute value, since
-    training can make the change negative while ‖∇g‖_q stays. With `least` a slope is at least that part of ‖∇g‖_q.
+    `of` maps the scores of a moved pass to the columns; `lengths` are the h. Each column and place takes one forward
+    pass. Training can make the result negative while ‖∇g‖_q stays, so minimise its square or absolute value. With
+    `least` a slope is at least that fraction of ‖∇g‖_q.
     """
     if at.moved is None:
         raise ValueError(
@@ -181,7 +189,7 @@ def lengths_of(at: At, scores: Scores, p: float = 2.0) -> dict[str, Float[Tensor
 def deviation(points: Float[Tensor, "networks batch ..."]) -> Float[Tensor, " networks"]:
     """√v of every network's batch, v the variance of a coordinate over the batch, the mean over the coordinates.
 
-    The coordinates of a single sample are their own spread.
+    For a single sample v is the variance over its coordinates.
     """
     flat = wide(points.detach().reshape(*points.shape[:2], -1))
     return flat.var(dim=1 if flat.shape[1] > 1 else 2, correction=0).mean(dim=1).sqrt()

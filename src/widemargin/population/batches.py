@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data import Samples, read
-from widemargin.training.batches import order
+from widemargin.training.batches import Split, order
 
 
 class StackedBatch(NamedTuple):
@@ -21,10 +21,14 @@ class StackedBatch(NamedTuple):
 
 
 class StackedData:
-    """Data of some networks on the device; inputs and labels that networks share are stored once."""
+    """Data of some networks on the device; inputs and labels that networks share are stored once.
 
-    def __init__(self, data: Sequence[Samples], seeds: Sequence[int], batch_size: int | None) -> None:
-        self.size, self.seeds, self.batch_size = len(data[0]), list(seeds), batch_size
+    `split` cuts every epoch into batches; without one each batch has all samples, in their order.
+    """
+
+    def __init__(self, data: Sequence[Samples], seeds: Sequence[int], split: Split | None) -> None:
+        self.size, self.seeds = len(data[0]), list(seeds)
+        self.ends = None if split is None else [0, *split.ends(self.size)]
         self.x, self._which_x = _shared([samples.x for samples in data])
         self.y, self._which_y = _shared([samples.y for samples in data])
         self._epoch: int | None = None
@@ -34,12 +38,12 @@ class StackedData:
         """The batch of every network in this step: the same samples as in `fit` with that network's seed."""
         if self._all is not None:
             return self._all
-        assert self.batch_size is not None
-        epoch, number = divmod(step, -(-self.size // self.batch_size))
+        assert self.ends is not None
+        epoch, number = divmod(step, len(self.ends) - 1)
         if epoch != self._epoch:
             self._epoch = epoch
             self._order = torch.stack([order(self.size, epoch, seed) for seed in self.seeds]).to(self.y.device)
-        index = self._order[:, number * self.batch_size : (number + 1) * self.batch_size]
+        index = self._order[:, self.ends[number] : self.ends[number + 1]]
         return StackedBatch(_part(self.x, self._which_x, index), _part(self.y, self._which_y, index), index)
 
     def keep(self, index: Tensor) -> None:
@@ -50,7 +54,7 @@ class StackedData:
 
     def _whole(self) -> StackedBatch | None:
         """The batch of all samples, where every batch is that one."""
-        if self.batch_size is not None:
+        if self.ends is not None:
             return None
         x, y = (
             values.expand(len(which), *values.shape[1:]) if len(values) == 1 else values[which]
@@ -60,7 +64,10 @@ class StackedData:
 
 
 def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtype) -> list[Samples]:
-    """The samples of every network, on the device and in the dtype: `data` for all, or one of a sequence each."""
+    """The samples of every network on the device: `data` for all, or one of a sequence each.
+
+    Floating-point inputs are cast to the dtype.
+    """
     is_pair = isinstance(data, Sequence) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)
     if isinstance(data, Sequence) and not isinstance(data, str) and not is_pair:
         if len(data) != count:
@@ -76,7 +83,8 @@ def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtyp
             samples = full_batch(one)
             for tensor in (samples.x, samples.y):
                 if id(tensor) not in tensors:  # shared inputs stay shared
-                    tensors[id(tensor)] = tensor.to(device, dtype if tensor is samples.x else None)
+                    is_cast = tensor is samples.x and tensor.is_floating_point()
+                    tensors[id(tensor)] = tensor.to(device, dtype if is_cast else None)
             seen[id(one)] = Samples(tensors[id(samples.x)], tensors[id(samples.y)])
         found.append(seen[id(one)])
         if found[-1].x.shape != found[0].x.shape:

@@ -7,6 +7,7 @@ fast or no working rule by one operation on the stacked tensors `[networks, ...]
   gradient is transposed in memory and slow to read for every optimizer. Here gradients are laid out as the weights.
 - BatchNorm and GroupNorm: `vmap` raises an error where it needs the memory layout of a tensor: BatchNorm on a GPU
   (torch 2.11), GroupNorm of images with their channels last (torch 2.13).
+- Embeddings with a padding index: under `vmap` only the first network would leave that row untrained.
 - Convolutions and pools: `conv_matmul`.
 """
 
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
 from widemargin import layers
@@ -88,20 +90,45 @@ def with_own_dropout(network: nn.Module) -> list[Dropout]:
             own = None if rule is None else rule(layer, "grouped")
             if isinstance(own, Dropout):
                 own.number = len(found)
+                own.training = layer.training
                 found.append(own)
                 setattr(module, name, own)
     return found
 
 
 def check_layers(network: nn.Module) -> None:
-    """Raise a `TypeError` that names the first layer which a population can't train as it would train alone."""
+    """Raise an error that names the first layer which a population can't train as it would train alone."""
     for name, module in network.named_modules():
-        rule = layers.rule("unstackable", module)
-        reason: str | None = None if rule is None else rule(module)
-        if reason is not None:
-            raise TypeError(
-                f"networks have a layer {name!r}, {module}, which a population can't train ({reason}): use fit"
+        if any(map(is_lazy, module.parameters(recurse=False))):
+            raise ValueError(
+                f"networks have a lazy layer {name!r}, expected initialised networks: run one forward pass first"
             )
+        reason = _why_not(module)
+        if reason is not None:
+            kind = type(module).__name__ if any(module.children()) else module
+            raise TypeError(
+                f"networks have a layer {name!r}, {kind}, which a population can't train ({reason}): use fit"
+            )
+
+
+def _why_not(module: nn.Module) -> str | None:
+    for name, value in vars(module).items():  # of the older weight_norm, and of pruning
+        if isinstance(value, Tensor) and value.grad_fn is not None:
+            return f"a hook computes its {name}"
+    rule = layers.rule("unstackable", module)
+    return None if rule is None else rule(module)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise a `TypeError` of one line where `vmap` refuses an operation inside the `with` block."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "vmap" not in str(error) and "Batching rule" not in str(error):
+            raise
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        raise TypeError(f"networks have an operation which a population can't train ({reason}): use fit") from error
 
 
 def transform(
@@ -168,6 +195,19 @@ def _stacked_linear(layer: nn.Linear, _: str) -> Callable[[Tensor], Tensor]:
     return forward
 
 
+@layers.register("stacked", nn.Embedding)
+def _stacked_embedding(layer: nn.Embedding, _: str) -> Callable[[Tensor], Tensor] | None:
+    padding = layer.padding_idx
+    if padding is None:
+        return None
+
+    def forward(x: Tensor) -> Tensor:
+        out = F.embedding(x, layer.weight, None, layer.max_norm, layer.norm_type, layer.scale_grad_by_freq)
+        return torch.where(x.eq(padding)[..., None], out.detach(), out)
+
+    return forward
+
+
 @layers.register("stacked", nn.GroupNorm)
 def _stacked_group_norm(layer: nn.GroupNorm, _: str) -> Callable[[Tensor], Tensor]:
     function = partial(normalise_groups, groups=layer.num_groups, eps=layer.eps)
@@ -202,6 +242,16 @@ for _dims, _kind in enumerate((nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropou
 @layers.register("unstackable", nn.RNNBase, nn.AlphaDropout, nn.FeatureAlphaDropout)
 def _no_vmap(_: nn.Module) -> str:
     return "vmap has no rule for it"
+
+
+@layers.register("unstackable", nn.MultiheadAttention)
+def _unstackable_attention(layer: nn.MultiheadAttention) -> str | None:
+    return "vmap has no rule for its dropout" if layer.dropout > 0 else None
+
+
+@layers.register("unstackable", nn.Embedding, nn.EmbeddingBag)
+def _unstackable_embedding(layer: nn.Embedding | nn.EmbeddingBag) -> str | None:
+    return "its gradient is sparse" if layer.sparse else None
 
 
 @layers.register("unstackable", nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)

@@ -15,12 +15,11 @@ from widemargin.losses import MarginLoss, ScoreLoss, Target, WideMargin, scale_f
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
-from widemargin.losses.wide_margin import penalty, share_of_right, spread, step_length, strongest_other
-from widemargin.margins.class_separation import class_separation
+from widemargin.losses.wide_margin import penalty, spread, squared_accuracy, step_and_separation, strongest_other
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import against
 from widemargin.margins.second_point import steps_down
-from widemargin.modules import uncounted
+from widemargin.modules import without_running_stats
 from widemargin.places import INPUT
 from widemargin.population.batches import StackedBatch
 from widemargin.population.rng import Streams
@@ -97,7 +96,7 @@ class Objective:
                 return self._scores(stack, batch, key)
             if self._stacking == "margins":
                 return self._margins(stack, batch, key, cast("MarginLoss", self.losses[0]))
-            if self._stacking == "wide":
+            if self._stacking == "wide" and batch.x.is_floating_point():  # tokens have their place at an embedding
                 return self._wide(stack, batch, key, cast("WideMargin", self.losses[0]))
         return _one_by_one(stack, batch, self.losses, key, streams)
 
@@ -140,15 +139,15 @@ class Objective:
         return self._by_group(of)
 
     def _wide(self, stack: Stack, batch: StackedBatch, key: Tensor | None, first: WideMargin) -> Tensor:
-        """`WideMargin` by one second pass for all; steps and shares of right answers are those of each network."""
+        """`WideMargin` by one second pass for all; steps and accuracies are those of each network."""
         kept, y, x, share = KeptStatistics(), batch.y, batch.x, first.share_of(batch.y.shape[1])
         is_part = share < 1
-        lengths, separation = step_length(x, y, first.p), class_separation(x, y, first.p)
+        lengths, separation = step_and_separation(x, y, first.p)
         scores, at = stack.scores(x, at=() if is_part else (INPUT,), keys=key, kept=kept)
         other = strongest_other(scores, y.flatten())
         difference = own = against(scores, y.flatten(), other)[:, 0]
-        right = share_of_right(difference, len(stack)).view_as(y) * separation.square()[:, None]
-        with uncounted(stack.base):
+        right = squared_accuracy(difference, len(stack)).view_as(y) * separation.square()[:, None]
+        with without_running_stats(stack.base):
             if is_part:
                 rows = spread(y.shape[1], share, y.device)
                 x, y, right, own = x[:, rows], y[:, rows], right[:, rows], own.view(len(stack), -1)[:, rows].flatten()
@@ -182,7 +181,7 @@ class Objective:
         if len(stack) < self.fewest or stacking_of(regularizer) != "jacobian":
             return _one_by_one(stack, batch, [regularizer] * len(stack), key, streams)
         jacobian, classifier = cast("Jacobian", regularizer), stack.classifier(batch.x)
-        with uncounted(stack.base):
+        with without_running_stats(stack.base):
             scores, at = stack.scores(batch.x, at=(jacobian.at,), statistics=jacobian.statistics, keys=key)
         classes = None
         if not jacobian.form.endswith("sum"):
@@ -199,7 +198,7 @@ class Objective:
         self, stack: Stack, batch: StackedBatch, part: JacobianFrobenius, key: Tensor | None, streams: Streams
     ) -> Tensor:
         """One pass of its own for all; the random directions are those of each network."""
-        with uncounted(stack.base):
+        with without_running_stats(stack.base):
             scores, at = stack.scores(batch.x, at=(part.at,), statistics=part.statistics, keys=key)
         drawn, outputs = [], scores[0].numel()
         for k in range(len(stack) if part.projections is not None else 0):
@@ -253,7 +252,7 @@ def _own_rows(matrices: Tensor, samples: int) -> Callable[[Tensor], Tensor]:
 
 
 def _lines(loss: Loss) -> tuple[object, ...]:
-    """The settings that decide about the passes of a margin loss; other losses have none."""
+    """Settings in which losses must agree to share their passes."""
     names = {
         "margins": ("at", "p", "classes", "read_as", "second_order", "statistics"),
         "wide": ("p", "share", "has_many_samples"),

@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from widemargin._cuda import graphs
 from widemargin.data import Samples
 from widemargin.losses.protocol import Loss, turns_of
+from widemargin.modules import fewest_samples
 from widemargin.population import rng
 from widemargin.population.batches import StackedBatch, StackedData
 from widemargin.population.conv_matmul import Convolutions
 from widemargin.population.objective import Objective
 from widemargin.population.optimizers import Value, stacked
 from widemargin.population.stack import Stack
+from widemargin.training.batches import Split
 from widemargin.training.config import Regularizer
 from widemargin.training.schedules import Schedule
 from widemargin.training.stopping import TrainingStopped, bad_row
@@ -71,7 +73,8 @@ class PopulationRun:
         self.results: dict[int, NetworkResult] = {}
         self.stack = Stack([plan.networks[k] for k in members], plan.device, convolutions=convolutions)
         seeds = [plan.seeds[k] for k in members]
-        self.table = StackedData([plan.data[k] for k in members], seeds, plan.batch_size)
+        split = None if plan.batch_size is None else Split(plan.batch_size, fewest_samples(self.stack.base))
+        self.table = StackedData([plan.data[k] for k in members], seeds, split)
         self.no_cuda_graph = "cuda_graph is False" if plan.cuda_graph is False else graphs.why_not(plan.device)
         turns = _turns([plan.losses[k] for k in members])
         each = {tuple(map(id, losses)): losses for losses in turns}  # equal turns have one objective

@@ -16,7 +16,7 @@ from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin.modules import evaluating, mixing_modules, scores_of
 from widemargin.places import INPUT, BatchStatistics
 from widemargin.population.conv_matmul import Convolutions
-from widemargin.population.layers import check_layers, freeze, stacked_layers, with_own_dropout
+from widemargin.population.layers import check_layers, explained, freeze, stacked_layers, with_own_dropout
 from widemargin.regularizers.weights import watch_classifier
 
 
@@ -32,7 +32,9 @@ class Stack:
         check_alike(networks)
         self.device, self.convolutions = device, convolutions
         # Passes use the structure of this network; its own weights are never used.
-        self.base = copy.deepcopy(networks[0]).to(device).train()
+        self.base = copy.deepcopy(networks[0]).to(device)
+        if not self.base.training:
+            self.base.train()
         self.dropouts = with_own_dropout(self.base)
         frozen = {name for name, p in networks[0].named_parameters() if not p.requires_grad}
         self.parameters = {
@@ -111,7 +113,8 @@ class Stack:
             if kept is not None:
                 stack.enter_context(kept.recorded(watched.frozen_route()))
             dims = (0, 0, 0, None if keys is None else 0, 0)
-            f = vmap(forward, in_dims=dims)(self.parameters, self.buffers, zeros, keys, x)
+            with explained():
+                f = vmap(forward, in_dims=dims)(self.parameters, self.buffers, zeros, keys, x)
         f = f.flatten(0, 1)
         self.last_scores = f.detach()
         return f, watched
@@ -186,6 +189,7 @@ def check_alike(networks: Sequence[nn.Module]) -> None:
     for number, network in enumerate(networks):
         if not isinstance(network, nn.Module):
             raise TypeError(f"networks has a {type(network).__name__} at index {number}, expected nn.Modules")
+        check_layers(network)
         # The printed form holds strides, rates of dropout and kinds of activations.
         form = str(network), [(k, v.shape, v.dtype) for k, v in (*network.named_parameters(), *network.named_buffers())]
         first = first or form
@@ -193,9 +197,17 @@ def check_alike(networks: Sequence[nn.Module]) -> None:
             raise ValueError(
                 f"networks has another architecture at index {number} than at index 0, expected one for all"
             )
+        if _in_evaluation(network) != _in_evaluation(networks[0]):
+            raise ValueError(
+                f"networks has other modules in evaluation mode at index {number} than at index 0, expected the same"
+            )
     if not any(parameter.requires_grad for parameter in networks[0].parameters()):
         raise ValueError("networks have no parameter that requires a gradient, so there is nothing to train")
-    check_layers(networks[0])
+
+
+def _in_evaluation(network: nn.Module) -> list[str]:
+    """Names of the modules that stay in evaluation mode; none where the whole network is in it, which is trained."""
+    return [name for name, module in network.named_modules() if not module.training] if network.training else []
 
 
 def _stacked(tensors: Sequence[Tensor], device: torch.device) -> Tensor:

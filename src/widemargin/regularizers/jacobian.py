@@ -28,7 +28,7 @@ from widemargin.checks import (
 from widemargin.margins import second_point
 from widemargin.margins.distance import check_rows, slopes_at
 from widemargin.margins.second_point import TwoPasses
-from widemargin.modules import ModelInputs, forward, uncounted
+from widemargin.modules import ModelInputs, forward, without_running_stats
 from widemargin.places import At, BatchStatistics
 from widemargin.regularizers.weights import watch_classifier
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
@@ -57,9 +57,9 @@ class Jacobian:
 
     A binary network has one class vector, and all forms are the same.
 
-    `second_order="second-point"` takes for a norm of a gradient of g the change (g(x) − g(x − h·u))/h with u its
-    direction, a constant: as many forward passes as backward passes, instead of a double backward. See `MarginLoss`;
-    the absolute value of the change is minimised, which is bounded below. Batch statistics are those of the first pass.
+    `second_order="second-point"` replaces the norm of the gradient of g by the change (g(x) − g(x − h·u))/h, with the
+    direction u of the gradient held constant: one forward pass for each vector instead of a double backward, see
+    `MarginLoss`. The absolute value of the change is minimised. Batch statistics are those of the first pass.
 
     Args:
         weight: λ ≥ 0. The default is what searches chose for up to 5,000 images of digits with values in [0, 1]
@@ -183,9 +183,9 @@ class JacobianFrobenius:
     Works with any network. Each sample has its own directions, drawn in each call from torch's global generator of the
     device.
 
-    `second_order="second-point"` takes for a norm of a gradient of g the change (g(x) − g(x − h·u))/h with u its
-    direction, a constant: as many forward passes as backward passes, instead of a double backward. See `MarginLoss`;
-    the square of the change is minimised, which is bounded below. Batch statistics are those of the first pass.
+    `second_order="second-point"` replaces the norm of the gradient of g by the change (g(x) − g(x − h·u))/h, with the
+    direction u of the gradient held constant: one forward pass for each vector instead of a double backward, see
+    `MarginLoss`. The square of the change is minimised. Batch statistics are those of the first pass.
 
     Args:
         weight: λ ≥ 0, in the unit of the data squared: data multiplied by c need c²·λ. The default is for standardised
@@ -283,21 +283,24 @@ def _check_settings(regularizer: Jacobian | JacobianFrobenius) -> None:
 def _watched_pass(
     model: nn.Module, regularizer: Jacobian | JacobianFrobenius
 ) -> Iterator[tuple[At, Callable[[ModelInputs], Tensor]]]:
-    """The place of a regularizer, and the function of a forward pass of its own, which does not count the batch.
+    """Watch the place of a regularizer, and yield it with a forward pass that leaves running statistics unchanged.
 
-    BatchNorm in training mode normalises with the statistics of the batch, but running statistics stay as they are.
-    With exact gradients a compiled network runs uncompiled, since it has no gradient of a gradient, and convolutions
-    are those of `convolutions`.
+    BatchNorm in training mode normalises with the statistics of the batch. With exact gradients a compiled network runs
+    uncompiled, since it has no gradient of a gradient, and convolutions use `CheapDoubleBackward`.
     """
     check_module(model)
     at = (regularizer.at,)
     if regularizer.second_order == "second-point":
         passes = TwoPasses(model)
-        with uncounted(model), passes.watching(at) as watched:
+        with without_running_stats(model), passes.watching(at) as watched:
             yield watched, lambda x: passes.scores(x, watched)
         return
     network = getattr(model, "_orig_mod", model)  # DDP and Fabric wrappers stay: they cast and count passes
-    with CheapDoubleBackward(), uncounted(network), places.watch(network, at, statistics=regularizer.statistics) as own:
+    with (
+        CheapDoubleBackward(),
+        without_running_stats(network),
+        places.watch(network, at, statistics=regularizer.statistics) as own,
+    ):
         yield own, lambda x: forward(network, x)
 
 

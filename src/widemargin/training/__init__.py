@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from widemargin.losses.protocol import margin_backward
 from widemargin.split_backward.backward import Backward
-from widemargin.training.callbacks import Callback, EarlyStopping, FitState, Measure, ProgressBar, TensorBoard
+from widemargin.training.callbacks import (
+    BestWeights,
+    Callback,
+    EarlyStopping,
+    FitState,
+    Measure,
+    ProgressBar,
+    TensorBoard,
+)
 from widemargin.training.checkpoint import Checkpoint
 from widemargin.training.config import Devices
 from widemargin.training.fit import Fit, fit
@@ -24,6 +32,7 @@ __all__ = [
     "SGD",
     "AdamW",
     "Backward",
+    "BestWeights",
     "Callback",
     "Checkpoint",
     "Constant",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widemargin._autograd.preserve_rng import preserve_rng, takes_turns
+from widemargin._autograd.preserve_rng import preserve_rng, with_rng_lock
 from widemargin.losses.protocol import Loss, for_augmented, for_samples
 from widemargin.training.batches import seed_all
 
@@ -37,7 +37,7 @@ def for_data(loss: Loss, samples: int | None, augmented: Callable[[], bool]) -> 
     return changed if changed is not known and augmented() else known
 
 
-@takes_turns
+@with_rng_lock
 def is_augmented(dataset: object, positions: Sequence[Any] | None = None, collate: Collate | None = None) -> bool:
     """Whether samples of `dataset` differ when they are read again, as images with random crops do.
 

@@ -30,7 +30,7 @@ from torch.utils.data import (
     default_convert,
 )
 
-from widemargin._autograd.preserve_rng import preserve_rng, takes_turns
+from widemargin._autograd.preserve_rng import preserve_rng, with_rng_lock
 from widemargin.data import Batches, Samples, batches
 from widemargin.data.seeds import generator
 from widemargin.modules import ModelInputs, NamedInputs
@@ -102,7 +102,7 @@ class Source(abc.ABC):
         """At most `count` samples, always the same, to measure on, and their positions; None from a stream."""
 
 
-def source(data: object, *, batch_size: int, seed: int, replica: Replica, fewest: int = 1) -> Source:
+def source(data: object, batch_size: int, seed: int, replica: Replica, fewest: int = 1) -> Source:
     """The source that fits `data`, anything that `data.batches` takes; of a `Data` or a name the training set.
 
     A last batch of fewer than `fewest` samples is joined to the one before it; a `DataLoader` keeps its batches.
@@ -182,7 +182,7 @@ class _Indexed(Source):
             x, y = self.replica.move(x, y)
             yield Batch(x=x, y=y, index=index.to(self.replica.device), joint=len(joint))
 
-    @takes_turns
+    @with_rng_lock
     def _read(self, positions: list[int], number: int, step: int) -> tuple[Any, Tensor]:
         seed_all(self.replica.device, self.seed, "data", number, step, self.replica.rank)  # of random transforms
         ((x, y),) = Batches([default_collate(self._rows(positions))], self.opened)
@@ -228,7 +228,7 @@ class _Loader(Source):
             x, y = self.replica.move(self.replica.share_inputs(pair[0]), self.replica.share(pair[1]))
             yield Batch(x=x, y=y, index=None, joint=len(pair[1]))
 
-    @takes_turns
+    @with_rng_lock
     def _begin(self, number: int, start: int) -> tuple[Iterator[Any], Any]:
         """The iteration of an epoch, and its batch `start`."""
         seed_all(self.replica.device, self.seed, "data", number)
@@ -242,7 +242,7 @@ class _Loader(Source):
         # The first batch of an epoch draws the order as well, from the seed above.
         return passed, self._next(passed, number, start) if start else next(passed, None)
 
-    @takes_turns
+    @with_rng_lock
     def _next(self, passed: Iterator[Any], number: int, step: int) -> Any:
         seed_all(self.replica.device, self.seed, "data", number, step)
         return next(passed, None)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from widemargin import norms
 from widemargin._io.optional import import_optional
@@ -78,6 +79,13 @@ class Callback:
     def on_fit_end(self, state: FitState) -> None:
         """Called at the end, also where the training raised an error."""
 
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the callback: tensors, numbers, texts, and lists and dicts of these."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave, before `on_fit_start`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Callback):
@@ -126,23 +134,54 @@ class EarlyStopping(Callback):
 
     def __post_init__(self) -> None:
         check_count("patience", self.patience)
-        check_choice("mode", self.mode, ("min", "max"))
-        check_type("monitor", self.monitor, str, "split/name, such as 'validation/loss'")
-        if "/" not in self.monitor:
-            raise ValueError(f"monitor is {self.monitor!r}, expected split/name, such as 'validation/loss'")
+        _check_monitor(self.monitor, self.mode)
 
     def on_epoch_end(self, state: FitState) -> bool:
         """Whether the best value is `patience` measurements old; it is read from the history, so nothing is stored."""
-        split, name = self.monitor.split("/", 1)
-        rows = [row for row in state.rows if row["split"] == split]
-        values = [float(row[name]) for row in rows if name in row]
-        if not values:
-            known = ", ".join(sorted({f"{split}/{key}" for row in rows for key in row} - {f"{split}/split"}))
-            raise ValueError(f"monitor is {self.monitor!r}, which was not measured, expected one of {known or 'none'}")
-        worst = math.inf if self.mode == "min" else -math.inf
-        values = [worst if math.isnan(value) else value for value in values]
-        best = (min if self.mode == "min" else max)(range(len(values)), key=values.__getitem__)
-        return len(values) - 1 - best >= self.patience
+        rows, best = _monitored(state, self.monitor, self.mode)
+        return len(rows) - 1 - best >= self.patience
+
+
+@dataclass(kw_only=True)
+class BestWeights(Callback):
+    """Gives the network the weights of its best measurement of `monitor`, "split/name", when the training ends.
+
+    It looks at the rows that `Measure` adds, also before the first step; of equal values the first is the best.
+    Checkpoints hold these weights, so that a resumed training ends as one that was not interrupted.
+    """
+
+    monitor: str = "validation/loss"
+    mode: Literal["min", "max"] = "min"
+
+    def __post_init__(self) -> None:
+        _check_monitor(self.monitor, self.mode)
+        self._weights: dict[str, Tensor] | None = None
+
+    def on_fit_start(self, state: FitState) -> None:
+        """Keep the first weights, if they were measured."""
+        if state.step == 0:
+            self._weights = None
+        self.on_epoch_end(state)
+
+    def on_epoch_end(self, state: FitState) -> None:
+        """Keep the weights, if their measurement is the best one."""
+        rows, best = _monitored(state, self.monitor, self.mode)
+        if best == len(rows) - 1 and rows[best]["step"] == state.step:
+            weights = state.model.state_dict().items()
+            self._weights = {name: value.detach().to("cpu", copy=True) for name, value in weights}
+
+    def on_fit_end(self, state: FitState) -> None:
+        """Give the network the best weights."""
+        if self._weights is not None:
+            state.model.load_state_dict(self._weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best weights so far."""
+        return {} if self._weights is None else {"weights": self._weights}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back the best weights."""
+        self._weights = state.get("weights")
 
 
 @dataclass
@@ -213,3 +252,47 @@ class ProgressBar(Callback):
         if self._bars is not None:
             self._bars.close()
             self._bars = None
+
+
+def states_of(callbacks: Sequence[Callback]) -> dict[str, dict[str, Any]]:
+    """The states that a checkpoint keeps, by the types of the callbacks."""
+    return {name: state for name, callback in _by_type(callbacks).items() if (state := callback.state_dict())}
+
+
+def load_states(callbacks: Sequence[Callback], states: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give every callback the state that `states_of` has of it."""
+    for name, callback in _by_type(callbacks).items():
+        if name in states:
+            callback.load_state_dict(states[name])
+
+
+def _by_type(callbacks: Sequence[Callback]) -> dict[str, Callback]:
+    """The callbacks by the name of their type; equal names are numbered."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for callback in callbacks:
+        name = type(callback).__name__
+        seen[name] += 1
+        found[f"{name} {seen[name]}"] = callback
+    return found
+
+
+def _check_monitor(monitor: str, mode: str) -> None:
+    check_choice("mode", mode, ("min", "max"))
+    check_type("monitor", monitor, str, "split/name, such as 'validation/loss'")
+    if "/" not in monitor:
+        raise ValueError(f"monitor is {monitor!r}, expected split/name, such as 'validation/loss'")
+
+
+def _monitored(state: FitState, monitor: str, mode: str) -> tuple[list[Row], int]:
+    """The rows with `monitor`, and the position of the best of them; NaN is the worst value."""
+    split, name = monitor.split("/", 1)
+    of_split = [row for row in state.rows if row["split"] == split]
+    rows = [row for row in of_split if name in row]
+    if not rows:
+        known = ", ".join(sorted({f"{split}/{key}" for row in of_split for key in row} - {f"{split}/split"}))
+        raise ValueError(f"monitor is {monitor!r}, which was not measured, expected one of {known or 'none'}")
+    sign = 1 if mode == "min" else -1
+    values = [sign * float(row[name]) for row in rows]
+    values = [math.inf if math.isnan(value) else value for value in values]
+    return rows, values.index(min(values))

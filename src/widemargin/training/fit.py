@@ -101,7 +101,7 @@ def fit(
         regularizers: `regularizer(model, x, y)` → one number per sample, whose mean is added, or a single number.
         batch_size: samples of a step, of all processes together.
         seed: of the order of the samples and of every random number during the training (not of the initial weights).
-        validation: more data to measure, a `Data`'s test set; only `EarlyStopping` uses the measured values.
+        validation: more data to measure, a `Data`'s test set; only `EarlyStopping` and `BestWeights` use the values.
         callbacks: see `training.callbacks`. `StopFailed()`, `Measure()` and `ProgressBar()` are added where no callback
             of their type is given.
         gradient_clip: the largest global norm of the gradients, as in `torch.nn.utils.clip_grad_norm_`.

@@ -15,25 +15,25 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from widemargin._autograd.preserve_rng import preserve_rng, takes_turns
+from widemargin._autograd.preserve_rng import preserve_rng, with_rng_lock
 from widemargin._cuda import graphs
 from widemargin.checks import is_capturing
 from widemargin.data import batches
-from widemargin.losses.protocol import fast_backward, innermost, is_capturable, needs_index, values_of
+from widemargin.losses.protocol import fast_backward, innermost, needs_index, values_of
 from widemargin.losses.shared_pass import values_and_penalties
 from widemargin.margins.measurement import measure
-from widemargin.modules import evaluating, floating_parameter, in_training_mode, mixing_modules, scores_of
+from widemargin.modules import evaluating, fewest_samples, floating_parameter, in_training_mode, scores_of
 from widemargin.probabilities import read_model
 from widemargin.training import checkpoint, distributed
 from widemargin.training.augmentation import for_data, is_augmented
-from widemargin.training.batches import Batch, InMemory, Replica, Source, seed_all, source
-from widemargin.training.callbacks import Callback, FitState
+from widemargin.training.batches import Batch, InMemory, Replica, seed_all, source
+from widemargin.training.callbacks import Callback, FitState, load_states, states_of
 from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
 from widemargin.training.interrupts import Interrupts
 from widemargin.training.stopping import bad_row, stop_at_sample
-from widemargin.training.turns import Turns
+from widemargin.training.turns import Turns, why_no_cuda_graph
 
 
 def train(fabric: Fabric, config: FitConfig, caller: int) -> Outcome:
@@ -72,11 +72,8 @@ class FitLoop:
             rank=fabric.global_rank,
             processes=fabric.world_size,
         )
-        with in_training_mode(model):
-            fewest = 2 if mixing_modules(model) else 1  # batch statistics need two samples
-        self.source = found = source(
-            config.data, batch_size=config.batch_size, seed=config.seed, replica=self.replica, fewest=fewest
-        )
+        fewest = fewest_samples(model)
+        self.source = found = source(config.data, config.batch_size, config.seed, self.replica, fewest)
         if found.steps is None and not config.schedule(0.0, config.epochs):
             raise ValueError(
                 f"schedule is {config.schedule!r}, whose factor is 0 in the whole first epoch, because data has no "
@@ -133,7 +130,7 @@ class FitLoop:
                 self._call("on_epoch_end")
                 at.epoch_loss, at.epoch_seen, at.had_gradient = 0.0, 0, False
 
-    @takes_turns
+    @with_rng_lock
     def step(self, batch: Batch) -> None:
         """One step of the optimizer."""
         at, config = self.at, self.config
@@ -154,7 +151,7 @@ class FitLoop:
         at.objective, at.seen = at.objective + self.objective * batch.joint, at.seen + batch.joint
         at.epoch_loss, at.epoch_seen = at.epoch_loss + loss * batch.joint, at.epoch_seen + batch.joint
 
-    @takes_turns
+    @with_rng_lock
     def measure(self) -> None:
         """Add a row of every split to the history."""
         at = self.at
@@ -203,6 +200,7 @@ class FitLoop:
         self.saved_at = time.monotonic()
         if self.config.checkpoint is not None and self.fabric.is_global_zero:
             state = {"at": vars(self.at), "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+            state["callbacks"] = states_of(self.config.callbacks)
             checkpoint.save(Path(self.config.checkpoint.folder), state, self.settings)
 
     def resume(self) -> None:
@@ -214,6 +212,7 @@ class FitLoop:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.at = Position(**state["at"])
+            load_states(self.config.callbacks, state["callbacks"])
 
     def leave_if_asked(self) -> None:
         """End the training where a signal asked for it, and say where it goes on."""
@@ -389,22 +388,6 @@ class FitLoop:
         if (other := self.config.validation) is not None:
             splits["validation"] = other, None
         return splits
-
-
-def why_no_cuda_graph(config: FitConfig, source: Source, replica: Replica) -> str | None:
-    """Why the passes of `fit` can't be recorded as a CUDA graph, or None where they may be."""
-    if not config.devices.cuda_graph:
-        return "cuda_graph is False"
-    if replica.processes > 1:
-        return "there are several processes"
-    if not isinstance(source, InMemory):
-        return "the samples are not tensors, whose shapes and labels would be known"
-    if needs_index(config.loss):
-        return "the loss needs the positions of the samples"
-    for part in (config.loss, *config.regularizers):
-        if not is_capturable(part):
-            return f"{describe(part)} is not capturable: it may wait for the device"
-    return graphs.why_not(replica.device)
 
 
 def _check_shape(values: Tensor, batch: Batch, name: str, function: object) -> None:

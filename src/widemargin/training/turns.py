@@ -8,11 +8,14 @@ import torch
 from torch import Tensor
 
 from widemargin._cuda import graphs
-from widemargin.losses.protocol import Loss, turns_of
+from widemargin.losses.protocol import Loss, is_capturable, needs_index, turns_of
+from widemargin.training.batches import InMemory, Replica, Source
+from widemargin.training.config import FitConfig
+from widemargin.training.fingerprint import describe
 
 
 class Turns:
-    """The losses that a training takes in turn (`losses.protocol`): most have one, which every step has.
+    """The cycle of losses of successive steps (`losses.protocol`); most trainings have one loss.
 
     Every loss has a CUDA graph of its own; the graphs share their memory, since one runs at a time.
     """
@@ -54,3 +57,19 @@ class Turns:
         """Free the memory of the CUDA graphs; why one of them could not be captured, or None."""
         captured, self._captured = self._captured, {}
         return next((one.why_not for one in captured.values() if one.why_not), None)
+
+
+def why_no_cuda_graph(config: FitConfig, source: Source, replica: Replica) -> str | None:
+    """Why the passes of `fit` can't be recorded as a CUDA graph, or None where they may be."""
+    if not config.devices.cuda_graph:
+        return "cuda_graph is False"
+    if replica.processes > 1:
+        return "there are several processes"
+    if not isinstance(source, InMemory):
+        return "the samples are not tensors, whose shapes and labels would be known"
+    if needs_index(config.loss):
+        return "the loss needs the positions of the samples"
+    for part in (config.loss, *config.regularizers):
+        if not is_capturable(part):
+            return f"{describe(part)} is not capturable: it may wait for the device"
+    return graphs.why_not(replica.device)
