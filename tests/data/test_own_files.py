@@ -99,7 +99,7 @@ def test_a_test_file_has_the_classes_of_the_training_file(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=r"names .* numbers"):
         load_files(tmp_path / "train.csv", test=tmp_path / "test.csv")
     table(y=NAMES).drop(columns="a").to_csv(tmp_path / "test.csv", index=False)
-    with pytest.raises(ValueError, match=r"\[4\] for training and \[3\] for testing"):
+    with pytest.raises(ValueError, match="test has the columns b, c, d, expected those for training: a, b, c, d"):
         load_files(tmp_path / "train.csv", test=tmp_path / "test.csv")
 
 
@@ -179,3 +179,22 @@ def test_names_of_own_data(tmp_path: Path) -> None:
     assert is_own("there/")
     assert is_own(tmp_path)
     assert not is_own("digits")
+
+
+def test_columns_of_test_tables_are_taken_by_name(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [5.0, 6.0, 7.0, 8.0], "y": [0, 1, 0, 1]})
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    frame[["b", "y", "a"]].to_csv(tmp_path / "test.csv", index=False)
+    found = load_files(tmp_path / "train.csv", test=tmp_path / "test.csv")
+    assert found.test.columns == ("a", "b")
+    assert torch.equal(found.test.x, found.train.x)
+    frame.rename(columns={"b": "c"}).to_csv(tmp_path / "test.csv", index=False)
+    with pytest.raises(ValueError, match="test has the columns a, c, expected those for training: a, b"):
+        load_files(tmp_path / "train.csv", test=tmp_path / "test.csv")
+
+
+def test_arrays_for_testing_have_the_shape_of_those_for_training(tmp_path: Path) -> None:
+    for name, width in (("train.npz", 4), ("test.npz", 3)):
+        np.savez(tmp_path / name, x=np.ones((6, width), np.float32), y=np.arange(6) % 2)
+    with pytest.raises(ValueError, match=r"\[4\] for training and \[3\] for testing"):
+        load_files(tmp_path / "train.npz", test=tmp_path / "test.npz")

@@ -64,6 +64,7 @@ def load_files(
     else:
         train, held_out = parts["train"], parts["test"]
     train, held_out = with_same_classes(train, held_out)
+    held_out = _with_columns(held_out, train.columns)
     if train.x.shape[1:] != held_out.x.shape[1:]:
         shapes = f"{list(train.x.shape[1:])} for training and {list(held_out.x.shape[1:])} for testing"
         raise ValueError(f"{path} has inputs of shape {shapes}, expected the same")
@@ -108,6 +109,17 @@ def class_names(*parts: Samples) -> tuple[str, ...]:
     if parts[0].y.is_floating_point():
         return ()
     return tuple(str(label) for label in range(1 + max(int(part.y.max()) for part in parts)))
+
+
+def _with_columns(test: Samples, columns: tuple[str, ...]) -> Samples:
+    """The samples of a table with its columns in the order of `columns`; raises where they are others."""
+    if not columns or not test.columns or test.columns == columns:
+        return test
+    if sorted(test.columns) != sorted(columns):
+        found, wanted = (", ".join(names) for names in (test.columns, columns))
+        raise ValueError(f"test has the columns {found}, expected those for training: {wanted}")
+    order = [test.columns.index(name) for name in columns]
+    return replace(test, x=test.x[:, order], columns=columns)
 
 
 def _read(path: Path, label: str | None) -> dict[str, Samples]:
