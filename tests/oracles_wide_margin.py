@@ -133,7 +133,9 @@ def step_length(points: Tensor, labels: Sequence[float], p: float) -> float:
 def separation(points: Tensor, labels: Sequence[float], p: float) -> float:
     """max(κ³, min(1, (S/10)²)): neighbours with the same label, and the upper end of the variance between classes."""
     rows, groups = [point.flatten().tolist() for point in points], sorted(set(labels))
-    if not 1 < len(groups) < len(rows):
+    if len(groups) == 1:
+        return 0.0
+    if len(groups) == len(rows):
         return 1.0
     mean = [math.fsum(column) / len(rows) for column in zip(*rows)]
     between, residuals = 0.0, []

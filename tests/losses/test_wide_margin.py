@@ -15,7 +15,7 @@ import oracles_wide_margin as oracle
 from losses.wide_networks import CASES, Case
 from widemargin import losses
 from widemargin.losses import CrossEntropy, SoftHinge, WideMargin
-from widemargin.losses.wide_margin import penalty, step_length
+from widemargin.losses.wide_margin import MAX_COMPARED, penalty, step_and_separation, step_length
 
 NORMS = [name for name in CASES if "batch norm" in name or "instance norm" in name]
 
@@ -360,3 +360,19 @@ def test_a_place_whose_first_dimension_is_not_the_batch() -> None:
     x, y = CASES["mlp"].batch()
     with pytest.raises(ValueError, match=r"^at has 'turned'.*\b5\b.*\b11\b"):
         WideMargin(at=("turned",))(Other().double(), x, y)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_batch_with_one_label_has_the_base_alone(count: int) -> None:
+    """It does not show how far other classes are; of a validation set sorted by class every batch may be one."""
+    network, (x, y) = CASES["mlp"].network(), CASES["mlp"].batch(count)
+    assert torch.equal(WideMargin()(network, x, y[:1].expand(count)), CrossEntropy()(network, x, y[:1].expand(count)))
+
+
+def test_of_a_large_batch_some_samples_give_the_step_and_the_separation() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3 * MAX_COMPARED, 4, generator=generator, dtype=torch.float64)
+    y = (x.sum(dim=2) > 0).long()
+    x = x + 5 * y[:, :, None]
+    for found, expected in zip(step_and_separation(x, y), step_and_separation(x[:, ::3], y[:, ::3])):
+        assert torch.equal(found, expected)

@@ -37,6 +37,9 @@ MIN_AUGMENTED_SAMPLES = 30_000
 BATCH_FRACTION, MIN_BATCH_SAMPLES = 1 / 8, 16
 """Fraction of a batch, and at least so many samples, whose term is computed above `FULL_WEIGHT_SAMPLES`."""
 
+MAX_COMPARED = 256
+"""The most samples of a batch from which its step and the separation of its classes are taken."""
+
 HUBER_DELTA = 10.0
 """Change of the score difference beyond which its penalty is linear, so that gradients are bounded."""
 
@@ -222,7 +225,13 @@ def penalty(change: Tensor) -> Tensor:
 def step_and_separation(
     points: Float[Tensor, "networks batch ..."], y: Shaped[Tensor, "networks batch"], p: float = 2.0
 ) -> tuple[Float[Tensor, " networks"], Float[Tensor, " networks"]]:
-    """`step_length` and `class_separation` of every network's batch, from one matrix of distances."""
+    """`step_length` and `class_separation` of every network's batch, from one matrix of distances.
+
+    Of a larger batch `MAX_COMPARED` samples, evenly spread, since the distances cost the square of their number.
+    """
+    if points.shape[1] > MAX_COMPARED:
+        rows = spread(points.shape[1], MAX_COMPARED / points.shape[1], points.device)
+        points, y = points[:, rows], y[:, rows]
     distances = pairwise_distances(points, p)
     return step_length(points, y, p, distances=distances), class_separation(points, y, p, distances=distances)
 

@@ -29,8 +29,8 @@ def class_separation(
     - κ is the share of samples whose nearest neighbour in l_p has the same label, corrected for chance:
       (share − chance)/(1 − chance), and 0 where that is negative.
 
-    c is 1 where it cannot be estimated: with one label alone, or with no label twice. `distances` are those of
-    `pairwise_distances`, if they are known.
+    With one label alone c is 0: such a batch does not show how far other classes are. With no label twice c cannot be
+    estimated, and is 1. `distances` are those of `pairwise_distances`, if they are known.
     """
     flat = _centred(points)
     samples, width = flat.shape[1:]
@@ -50,7 +50,7 @@ def class_separation(
     chance = (counts - 1).mean(dim=1) / (samples - 1)
     agreement = ((own < other).to(flat.dtype).mean(dim=1) - chance) / (1 - chance)
     found = torch.fmax(agreement.clamp(0, 1) ** 3, (spread / CLEAR).clamp(0, 1) ** 2)
-    return torch.where((classes > 1) & (classes < samples), found.nan_to_num(0.0), 1.0)
+    return torch.where(classes < samples, found.nan_to_num(0.0), 1.0) * (classes > 1)
 
 
 def pairwise_distances(
