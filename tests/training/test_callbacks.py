@@ -82,6 +82,16 @@ def test_a_hook_that_returns_true_ends_the_training(hook: str, last: int, steps:
     assert torch.equal(weights(first.model), weights(second.model))
 
 
+@pytest.mark.parametrize(
+    ("hook", "last", "measured"), [("step", 4, [0, 3, 4]), ("epoch", 1, [0, 3]), ("start", 0, [0])]
+)
+def test_a_training_that_was_ended_is_measured_at_its_end(hook: str, last: int, measured: list[int]) -> None:
+    result = wm.fit(network(), samples(), callbacks=[Noted(hook, last)], **SETTINGS)
+    assert [row["step"] for row in result.history.rows] == measured
+    silent = wm.fit(network(), samples(), callbacks=[Noted(hook, last), Measure(every=None)], **SETTINGS)
+    assert not silent.history.rows
+
+
 def test_the_end_is_called_after_an_error() -> None:
     class Broken(Callback):
         def on_step_end(self, state: FitState) -> None:
@@ -130,8 +140,11 @@ def test_nan_is_the_worst_value_of_early_stopping() -> None:
     [("validation/loss", []), ("train/lss", []), ("train/loss", [Measure(every=None)])],
 )
 def test_early_stopping_needs_a_measured_value(monitor: str, callbacks: list[Callback]) -> None:
+    noted = Noted()
     with pytest.raises(ValueError, match=f"monitor is '{monitor}'"):
-        wm.fit(network(), samples(), callbacks=[EarlyStopping(monitor=monitor), *callbacks], **SETTINGS)
+        wm.fit(network(), samples(), callbacks=[EarlyStopping(monitor=monitor), noted, *callbacks], **SETTINGS)
+    if monitor != "train/lss":
+        assert not noted.calls  # before the first step
 
 
 def test_bad_values_of_early_stopping_are_named(untyped: None) -> None:

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+import widemargin as wm
+from training.cases import network, samples
+from widemargin import losses
 from widemargin.training import SGD, AdamW, RMSprop
 
 
@@ -22,6 +25,14 @@ def test_values_make_torchs_optimizers(value: Any, kind: Any, expected: dict[str
     made: Any = value([torch.nn.Parameter(torch.ones(2))])
     assert type(made) is kind
     assert {name: made.defaults[name] for name in expected} == expected
+
+
+def test_a_function_that_returns_something_else_is_refused() -> None:
+    def made(parameters: Any) -> Any:
+        torch.optim.SGD(parameters, lr=0.1)
+
+    with pytest.raises(TypeError, match="optimizer is None, expected a function that returns a torch optimizer"):
+        wm.fit(network(), samples(), loss=losses.CrossEntropy(), optimizer=made, epochs=1)
 
 
 def test_adam_is_adam() -> None:

@@ -75,6 +75,17 @@ def test_bad_values_get_a_sentence() -> None:
         Exponential(factor=0.9, every=0)
 
 
+def test_negative_factors_are_refused_by_all_that_train() -> None:
+    def schedule(epoch: float, epochs: float) -> float:
+        return 0.5 - epoch / epochs
+
+    settings: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=1.0), "schedule": schedule}
+    with pytest.raises(ValueError, match=r"schedule is .*, which returned -0\.\d+, expected a number >= 0"):
+        wm.fit(network(), samples(), epochs=4, **settings)
+    with pytest.raises(ValueError, match=r"schedule is .*, which returned -0\.\d+, expected a number >= 0"):
+        wm.population.fit([network()], samples(), seeds=[0], steps=4, batch_size=5, **settings)
+
+
 class Stream(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         return iter(samples(25))

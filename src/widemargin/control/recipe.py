@@ -30,7 +30,7 @@ from widemargin.margins.normalized import frobenius, weights
 from widemargin.modules import evaluating, forward, unwrap
 from widemargin.optim import Nero, param_groups
 from widemargin.population.batches import full_batch
-from widemargin.training.schedules import Exponential, Schedule
+from widemargin.training.schedules import Exponential, Schedule, factor_of
 from widemargin.types import Mask, PerExample
 
 Row: TypeAlias = dict[str, float | int]
@@ -125,7 +125,7 @@ def normalized_margin(
         for step in track(range(steps), "Recipe 1", progress=progress):
             if reached.share >= share:
                 break
-            run.step(schedule(float(step), steps))
+            run.step(factor_of(schedule, float(step), steps))
             if (step + 1) % measure_every == 0 or step + 1 == steps:
                 reached = run.measure(step + 1)
     run.optimizer.zero_grad()

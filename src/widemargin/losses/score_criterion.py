@@ -128,7 +128,10 @@ class ScoreCriterion(ScoreLoss):
             if value.ndim == 0 and not is_capturing(value.device) and not bool(value.detach().isfinite()):
                 raise ValueError(f"it returned {float(value.detach()):g}, expected a finite number")
             return value.expand(len(scores)) if value.ndim == 0 else value
-        values = self._unreduced(scores, targets).reshape(len(scores), -1)
+        values = self._unreduced(scores, targets)
+        if values.ndim == 0 and len(scores) > 1:  # of a module of one's own, which has a `reduction` but returns a mean
+            return values.expand(len(scores))
+        values = values.reshape(len(scores), -1)
         if self._reduction == "sum":
             return values.sum(dim=1) * len(scores)
         values = values.mean(dim=1)

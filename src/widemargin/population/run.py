@@ -28,7 +28,7 @@ from widemargin.population.optimizers import Value, stacked
 from widemargin.population.stack import Stack
 from widemargin.training.batches import Split
 from widemargin.training.config import Regularizer
-from widemargin.training.schedules import Schedule
+from widemargin.training.schedules import Schedule, factor_of
 from widemargin.training.stopping import TrainingStopped, bad_row
 
 CHECK_EVERY = 32
@@ -119,7 +119,7 @@ class PopulationRun:
                 left = (~below).nonzero().flatten()
                 self._finish(below.nonzero().flatten().tolist())
         if left is None or len(left):
-            factor = self.plan.schedule(float(self.step), self.plan.steps)
+            factor = factor_of(self.plan.schedule, float(self.step), self.plan.steps)
             if moves is None:
                 self.optimizer.step(self.stack.trained(), self.step + 1, factor)
             else:

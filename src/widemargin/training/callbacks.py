@@ -136,6 +136,13 @@ class EarlyStopping(Callback):
         check_count("patience", self.patience)
         _check_monitor(self.monitor, self.mode)
 
+    def on_fit_start(self, state: FitState) -> None:
+        """Raise if that part of the data is not measured."""
+        split = self.monitor.split("/", 1)[0]
+        if not any(row["split"] == split for row in state.rows):
+            cure = "pass validation= to fit, and a Measure with every=1" if split == "validation" else "see Measure"
+            raise ValueError(f"monitor is {self.monitor!r}, but no {split!r} data are measured: {cure}")
+
     def on_epoch_end(self, state: FitState) -> bool:
         """Whether the best value is `patience` measurements old; it is read from the history, so nothing is stored."""
         rows, best = _monitored(state, self.monitor, self.mode)
@@ -217,8 +224,9 @@ class TensorBoard(Callback):
                     self._writer.add_scalar(f"{row['split']}/{name}", value, row["step"])
         self._written = len(state.rows)
 
-    def on_fit_end(self, state: FitState) -> None:  # noqa: ARG002
-        """Close the files."""
+    def on_fit_end(self, state: FitState) -> None:
+        """Write the last rows, and close the files."""
+        self.on_epoch_end(state)
         if self._writer is not None:
             self._writer.close()
             self._writer = None

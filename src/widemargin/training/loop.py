@@ -32,7 +32,9 @@ from widemargin.training.config import Fabric, FitConfig, Outcome, Position
 from widemargin.training.fingerprint import describe
 from widemargin.training.history import Row
 from widemargin.training.interrupts import Interrupts
-from widemargin.training.stopping import bad_row, stop_at_sample
+from widemargin.training.optimizers import optimizer_of
+from widemargin.training.schedules import factor_of
+from widemargin.training.stopping import bad_row, check_one_each, stop_at_sample
 from widemargin.training.turns import Turns, why_no_cuda_graph
 
 
@@ -74,7 +76,7 @@ class FitLoop:
         )
         fewest = fewest_samples(model)
         self.source = found = source(config.data, config.batch_size, config.seed, self.replica, fewest)
-        if found.steps is None and not config.schedule(0.0, config.epochs):
+        if found.steps is None and not factor_of(config.schedule, 0.0, config.epochs):
             raise ValueError(
                 f"schedule is {config.schedule!r}, whose factor is 0 in the whole first epoch, because data has no "
                 "length: expected data with a length, or a schedule that does not begin at 0"
@@ -91,7 +93,7 @@ class FitLoop:
                 "loss needs the positions of the samples, which a DataLoader does not tell: pass its Dataset"
             )
         self.trained = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = config.optimizer(self.trained)
+        self.optimizer = optimizer_of(config.optimizer, self.trained)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.splits = self._splits()
         self.settings = config.describe() | {
@@ -114,21 +116,28 @@ class FitLoop:
             for callback in self.config.callbacks:
                 at.stopped = bool(callback.on_fit_start(self.state())) or at.stopped
                 stack.callback(self._end, callback)
-            while at.epoch < self.config.epochs and not at.stopped:
-                self.batch = None
-                for batch in self.source.epoch(at.epoch, start=at.batch):
-                    self.batch = batch
-                    self.step(batch)
-                    at.batch, at.step = at.batch + 1, at.step + 1
-                    self._call("on_step_end")
-                    if at.stopped:
-                        return
-                if self.batch is None:
-                    raise ValueError("data has no samples, expected at least one batch")
-                at.epoch, at.batch = at.epoch + 1, 0
-                at.epoch_losses.append(at.epoch_loss / at.epoch_seen)
-                self._call("on_epoch_end")
-                at.epoch_loss, at.epoch_seen, at.had_gradient = 0.0, 0, False
+            self._epochs()
+            if self.config.measure.every is not None and (not at.rows or at.rows[-1]["step"] != at.step):
+                self.measure()  # a callback has ended the training
+
+    def _epochs(self) -> None:
+        """The epochs that are left, until a callback ends the training."""
+        at = self.at
+        while at.epoch < self.config.epochs and not at.stopped:
+            self.batch = None
+            for batch in self.source.epoch(at.epoch, start=at.batch):
+                self.batch = batch
+                self.step(batch)
+                at.batch, at.step = at.batch + 1, at.step + 1
+                self._call("on_step_end")
+                if at.stopped:
+                    return
+            if self.batch is None:
+                raise ValueError("data has no samples, expected at least one batch")
+            at.epoch, at.batch = at.epoch + 1, 0
+            at.epoch_losses.append(at.epoch_loss / at.epoch_seen)
+            self._call("on_epoch_end")
+            at.epoch_loss, at.epoch_seen, at.had_gradient = 0.0, 0, False
 
     @with_rng_lock
     def step(self, batch: Batch) -> None:
@@ -259,7 +268,7 @@ class FitLoop:
 
     def _factor(self) -> float:
         passed = min(1.0, self.at.batch / self.source.steps) if self.source.steps else 0.0  # a stream may be longer
-        return self.config.schedule(self.at.epoch + passed, self.config.epochs)
+        return factor_of(self.config.schedule, self.at.epoch + passed, self.config.epochs)
 
     def _passes(self, batch: Batch) -> Tensor:
         """Both numbers of `_backward`, replayed by a CUDA graph where there can be one."""
@@ -309,11 +318,11 @@ class FitLoop:
                 if row is None:
                     raise
                 stop_at_sample(row, torch.nan, batch, self.state())
-        _check_shape(values, batch, "loss", config.loss)
+        check_one_each(values, batch, "loss", config.loss)
         loss = objective = values.sum() / batch.joint
         for regularizer, penalty in zip(config.regularizers, penalties):
             if penalty.ndim:
-                _check_shape(penalty, batch, "a regularizer", regularizer)
+                check_one_each(penalty, batch, "a regularizer", regularizer)
             objective = objective + (penalty.sum() / batch.joint if penalty.ndim else penalty / self.replica.processes)
         if self.checks_values and not is_capturing(self.replica.device):
             for part in (values.detach(), *(penalty.detach() for penalty in penalties)):
@@ -388,11 +397,3 @@ class FitLoop:
         if (other := self.config.validation) is not None:
             splits["validation"] = other, None
         return splits
-
-
-def _check_shape(values: Tensor, batch: Batch, name: str, function: object) -> None:
-    if values.shape != batch.y.shape:
-        raise ValueError(
-            f"{name}, {describe(function)}, returned the shape {list(values.shape)} for {len(batch.y)} samples, "
-            "expected one number per sample"
-        )

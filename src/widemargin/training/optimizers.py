@@ -10,11 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import optim
-from widemargin.checks import check_flag, check_number, check_numbers
+from widemargin.checks import check_flag, check_number, check_numbers, check_type
 from widemargin.optim.base import ClosureOptimizer
 
 MakesOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 """One of the values below, `functools.partial(torch.optim.SGD, lr=…)`, or any function that does the same."""
+
+
+def optimizer_of(make: MakesOptimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of these parameters that `make` returns; raises where it returns something else."""
+    made = make(parameters)
+    check_type("optimizer", made, torch.optim.Optimizer, "a function that returns a torch optimizer")
+    return made
 
 
 class OptimizerValue:

@@ -17,6 +17,14 @@ Schedule: TypeAlias = Callable[[float, float], float]
 """(epoch, epochs) → factor: one of the values below, or any function."""
 
 
+def factor_of(schedule: Schedule, epoch: float, epochs: float | int) -> float:
+    """The factor of the learning rate by `schedule`; raises where it is negative."""
+    factor = schedule(epoch, epochs)
+    if factor < 0:
+        raise ValueError(f"schedule is {schedule!r}, which returned {factor:g}, expected a number >= 0")
+    return factor
+
+
 @dataclass(frozen=True, kw_only=True)
 class Constant:
     """1, always."""

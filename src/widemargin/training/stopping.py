@@ -17,6 +17,7 @@ from widemargin.losses.protocol import Loss, innermost, places_of
 from widemargin.modules import ModelInputs, NamedInputs, evaluating, forward
 from widemargin.training.batches import Batch
 from widemargin.training.callbacks import Callback, FitState
+from widemargin.training.fingerprint import describe
 
 
 class TrainingStopped(RuntimeError):  # noqa: N818  (it is the outcome of a training, not a defect of the program)
@@ -151,3 +152,12 @@ def _bad_gradient(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str | Non
             if not bool(gradient.flatten(1).any(dim=1).all()):
                 return name, f"a gradient at {name!r} is zero, so there is no distance to the boundary there"
     return None, "its scores are finite, so the loss itself overflows"
+
+
+def check_one_each(values: Tensor, batch: Batch, name: str, function: object) -> None:
+    """Raise unless `values` of `function` has one number per sample."""
+    if values.shape != batch.y.shape:
+        raise ValueError(
+            f"{name}, {describe(function)}, returned the shape {list(values.shape)} for {len(batch.y)} samples, "
+            "expected one number per sample"
+        )
