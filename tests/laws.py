@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import oracles_losses as slow
-from oracles_wide_margin import separation
+from oracles_wide_margin import balance, separation
 from widemargin import attacks, losses, margins, places, regularizers
 from widemargin.losses.penalties import Penalty
 
@@ -267,12 +267,14 @@ def _hold_wide(value: losses.WideMargin, model: nn.Module, x: Tensor, y: Tensor)
     nearest = torch.stack([min(torch.dist(a, b) for b, k in zip(x, y) if k != c) for a, c in zip(x, y)])
     length = min(float(x.var(dim=0, correction=0).mean().sqrt()), float(nearest.median()) / 24)
     moved = x - length * slope / slope.norm(dim=1, keepdim=True)
-    weight = value.strength * (float((d > 0).double().mean()) * separation(x, y.tolist(), p=2)) ** 2
-    assert weight > 0.01
+    labels = y.tolist()
+    weights = torch.tensor([balance(labels, label, rival) for label, rival in zip(labels, other.tolist())])
+    weights = weights * value.strength * (float((d > 0).double().mean()) * separation(x, labels, p=2)) ** 2
+    assert float(weights.min()) > 0.01
 
     def held() -> Tensor:
         change = difference(x) - difference(moved)
-        return nn.functional.cross_entropy(model(x), y, reduction="none") + weight * change**2
+        return nn.functional.cross_entropy(model(x), y, reduction="none") + weights * change**2
 
     return held
 

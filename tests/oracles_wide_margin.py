@@ -159,6 +159,12 @@ def separation(points: Tensor, labels: Sequence[float], p: float) -> float:
     return max(max(kappa, 0.0) ** 3, min(1.0, max(s, 0.0) / 10) ** 2)
 
 
+def balance(labels: Sequence[float], label: float, other: int | None) -> float:
+    """min(1, (√n_i + √½)²/n_y), with the counts of a label and of the other class; −label of a binary network."""
+    rivals = labels.count(-label if other is None else other)
+    return min(1.0, (math.sqrt(rivals) + math.sqrt(0.5)) ** 2 / labels.count(label))
+
+
 def wide_margin(
     network: nn.Module,
     x: Tensor,
@@ -170,7 +176,7 @@ def wide_margin(
     share: float = 1.0,
     base: Base = cross_entropy,
 ) -> Tensor:
-    """base + strength·(a·c)²·penalty(d(x) − d(x − σu)) of every sample, with a graph to the weights of `network`."""
+    """base + strength·b·(a·c)²·penalty(d(x) − d(x − σu)) of every sample, with a graph to the weights of `network`."""
     now, labels = Pass(), y.tolist()
     model = plain(network, now)
     scores, seen = run(model, x, dict.fromkeys(at, torch.zeros((), dtype=torch.float64)))
@@ -203,5 +209,7 @@ def wide_margin(
             moved, _ = run(model, x[i : i + 1], {name: -sigma[name] * direction(g, p)})
             change = own[i] - difference(moved[0], labels[i], others[i])
             terms.append(c[name] ** 2 * (change**2 if abs(float(change.detach())) <= 10 else 20 * abs(change) - 100))
-        values[i] = values[i] + strength * a**2 * sum(terms) / len(terms) * (len(y) / count)
+        values[i] = values[i] + strength * balance(labels, labels[i], others[i]) * a**2 * sum(terms) / len(terms) * (
+            len(y) / count
+        )
     return torch.stack(values)

@@ -15,7 +15,7 @@ import oracles_wide_margin as oracle
 from losses.wide_networks import CASES, Case
 from widemargin import losses
 from widemargin.losses import CrossEntropy, SoftHinge, WideMargin
-from widemargin.losses.wide_margin import MAX_COMPARED, penalty, step_and_separation, step_length
+from widemargin.losses.wide_margin import MAX_COMPARED, class_balance, penalty, step_and_separation, step_length
 
 NORMS = [name for name in CASES if "batch norm" in name or "instance norm" in name]
 
@@ -298,6 +298,32 @@ def test_step_lengths_are_those_of_a_loop(p: float, size: int) -> None:
         y[0] = 1
         expected = [oracle.step_length(points[k], y[k].tolist(), p) for k in range(3)]
         torch.testing.assert_close(step_length(points, y, p).tolist(), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 4])
+def test_the_balance_of_classes_is_that_of_a_loop(classes: int) -> None:
+    generator = torch.Generator().manual_seed(classes)
+    chances = torch.tensor([0.85, 0.15]) if classes < 3 else torch.tensor([0.6, 0.2, 0.15, 0.05])
+    y = torch.multinomial(chances, 60, replacement=True, generator=generator).view(3, 20)
+    scores = torch.randn(60, classes, dtype=torch.float64, generator=generator)
+    if classes == 1:
+        y, other = 2.0 * y - 1, None
+    else:
+        other = (y.flatten() + torch.randint(1, classes, (60,), generator=generator))[:, None] % classes
+    found = class_balance(y, other, scores)
+    for network in range(3):
+        labels = y[network].tolist()
+        rivals = [None] * 20 if other is None else other.view(3, 20)[network].tolist()
+        expected = [oracle.balance(labels, label, rival) for label, rival in zip(labels, rivals)]
+        torch.testing.assert_close(found[network].tolist(), expected, rtol=1e-12, atol=0)
+    assert float(found.min()) < 1
+
+
+def test_classes_that_differ_by_chance_are_balanced_and_a_rare_one_is_not() -> None:
+    y = torch.tensor([[0] * 10 + [1] * 6, [0] * 15 + [1]])
+    even, rare = class_balance(y, 1 - y.view(-1, 1), torch.zeros(32, 2))
+    assert even.min() > 0.98
+    torch.testing.assert_close(rare[[0, -1]], torch.tensor([(1 + 0.5**0.5) ** 2 / 15, 1.0]))
 
 
 def test_a_batch_of_one_sample_is_an_error_of_batch_norm_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import get_args
@@ -46,10 +47,10 @@ HUBER_DELTA = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class WideMargin:
-    """Cross-entropy + (a·c)²·(d(x) − d(x − σ·u))², the default loss of `fit`.
+    """Cross-entropy + b·(a·c)²·(d(x) − d(x − σ·u))², the default loss of `fit`.
 
     d = f_y − f_i is the score difference to the strongest other class i, u the direction in which it falls fastest (a
-    constant for the gradient), and σ a small step: to first order the second term is (a·c·σ·s)² with the slope
+    constant for the gradient), and σ a small step: to first order the second term is b·(a·c·σ·s)² with the slope
     s = ‖∇d‖_q. Where slopes are small, decision boundaries are far: the distance of a sample is d/s. The term costs a
     second forward pass and no double backward (`margins.second_point`).
 
@@ -61,6 +62,7 @@ class WideMargin:
     - a is the accuracy on the batch: the term is small early in training.
     - c says how clearly the classes are separated, see `margins.class_separation`: where they are parts of one cloud,
       wide margins are those of a nearest-neighbour rule, and the term fades.
+    - b is 1, and less for samples of a common class whose strongest other class is rare, see `class_balance`.
     - the square becomes linear where the difference changes by more than 10, so that gradients are bounded.
 
     The second term acts as a prior, so its weight decreases with the number of training samples, if that is known
@@ -185,7 +187,7 @@ class WideMargin:
         if self.strength == 0:
             return loss
         difference = against(scores, y, other)[:, 0]
-        right = squared_accuracy(difference, 1)
+        weights = squared_accuracy(difference, 1) * class_balance(y[None], other, scores)[0]
         points = {name: _activations(watched, name, y)[None] for name in at}
         found = {name: step_and_separation(values, y[None], self.p) for name, values in points.items()}
         lengths = {name: length for name, (length, _) in found.items()}
@@ -202,7 +204,7 @@ class WideMargin:
         steps = steps_down(watched.gradients(difference), lengths, self.p)
         moved = [against(passes.moved(x, {name: step}), y, other)[:, 0] for name, step in steps.items()]
         changes = own - torch.stack(moved)
-        terms = self.weight * right[rows] * (separation.square() * penalty(changes)).mean(dim=0)
+        terms = self.weight * weights[rows] * (separation.square() * penalty(changes)).mean(dim=0)
         return loss + terms if share == 1 else loss.index_add(0, rows, terms * (len(loss) / len(rows)))
 
 
@@ -215,6 +217,23 @@ def squared_accuracy(difference: PerExample, networks: int) -> PerExample:
     """a² of every sample, with a the accuracy of its network on the batch."""
     right = (difference.detach() > 0).to(difference.dtype).view(networks, -1)
     return right.mean(dim=1, keepdim=True).square().expand_as(right).flatten()
+
+
+def class_balance(
+    y: Shaped[Tensor, "networks batch"], other: Tensor | None, scores: Tensor
+) -> Float[Tensor, "networks batch"]:
+    """b = min(1, (√n_i + √½)²/n_y) of every sample; n counts its class y and the strongest other class i in the batch.
+
+    Many samples of one class beside few of another would flatten the scores near the few: the terms on both sides of a
+    boundary count as if there were n_i samples on each. √½ is a standard error of √n_i − √n_y, so that classes of about
+    the same size have b = 1 although a batch varies. `other` is that of `strongest_other` for all samples in turn.
+    """
+    classes = 2 if is_binary(scores) else scores.shape[1]
+    own = (y > 0).long() if other is None else y.long()
+    rival = 1 - own if other is None else other.view_as(own)
+    counts = (own[:, :, None] == torch.arange(classes, device=y.device)).sum(dim=1).to(wide(scores).dtype)
+    own, rival = (counts.gather(1, index) for index in (own, rival))
+    return ((rival.sqrt() + math.sqrt(0.5)).square() / own).clamp(max=1)
 
 
 def penalty(change: Tensor) -> Tensor:

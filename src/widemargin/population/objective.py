@@ -15,7 +15,14 @@ from widemargin.losses import MarginLoss, ScoreLoss, Target, WideMargin, scale_f
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
-from widemargin.losses.wide_margin import penalty, spread, squared_accuracy, step_and_separation, strongest_other
+from widemargin.losses.wide_margin import (
+    class_balance,
+    penalty,
+    spread,
+    squared_accuracy,
+    step_and_separation,
+    strongest_other,
+)
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import against
 from widemargin.margins.second_point import steps_down
@@ -146,11 +153,13 @@ class Objective:
         scores, at = stack.scores(x, at=() if is_part else (INPUT,), keys=key, kept=kept)
         other = strongest_other(scores, y.flatten())
         difference = own = against(scores, y.flatten(), other)[:, 0]
-        right = squared_accuracy(difference, len(stack)).view_as(y) * separation.square()[:, None]
+        weights = squared_accuracy(difference, len(stack)).view_as(y) * class_balance(y, other, scores)
+        weights = weights * separation.square()[:, None]
         with without_running_stats(stack.base):
             if is_part:
                 rows = spread(y.shape[1], share, y.device)
-                x, y, right, own = x[:, rows], y[:, rows], right[:, rows], own.view(len(stack), -1)[:, rows].flatten()
+                own = own.view(len(stack), -1)[:, rows].flatten()
+                x, y, weights = x[:, rows], y[:, rows], weights[:, rows]
                 other = None if other is None else other.view(len(stack), -1)[:, rows].reshape(-1, 1)
                 with kept.reused():
                     again, at = stack.scores(x, at=(INPUT,), keys=key)
@@ -160,7 +169,7 @@ class Objective:
             steps = steps_down(at.gradients(difference), {INPUT: lengths}, first.p)[INPUT]
             with kept.reused():
                 moved, _ = stack.scores(x + steps.view_as(x), keys=key)
-        terms = right * penalty(own - against(moved, y.flatten(), other)[:, 0]).view_as(right)
+        terms = weights * penalty(own - against(moved, y.flatten(), other)[:, 0]).view_as(weights)
         if is_part:
             weight = batch.y.shape[1] / len(rows)
             terms = torch.zeros_like(batch.y, dtype=terms.dtype).index_add(1, rows, terms * weight)
