@@ -1,5 +1,7 @@
 """The strength of `WideMargin` on tables: real ones of scikit-learn, and made ones, in which classes may touch.
 
+Features are standardised, but for "wine, raw" and "breast cancer, raw", which have batch norm in the network instead.
+
     python benchmarks/table_strengths.py --workers 2      # runs/table-strengths.jsonl, 17 minutes on two cores
     python benchmarks/table_strengths.py summary          # results/wide-margin-tables.json, the table of the docs
     python benchmarks/table_strengths.py --data FOLDER    # other tables: .npz files with x [rows, features] and y
@@ -28,7 +30,7 @@ from job_rows import Job, options, run_or_summarise
 from widemargin import losses, population, training
 from widemargin._io.files import write_json
 from widemargin.data import Samples
-from widemargin.margins.class_separation import class_separation
+from widemargin.margins.data_scale import DataScale
 
 ROWS, OUT = Path("runs/table-strengths.jsonl"), Path("results/wide-margin-tables.json")
 STRENGTHS, SEEDS, BATCH, STEPS, MADE = (0.0, 0.03, 0.1, 0.3, 1.0), (0, 1, 2), 64, 500, 2000
@@ -70,6 +72,7 @@ MAKERS: dict[str, Callable[[int], Arrays]] = {
     "hastie": hastie,
     "linear": linear,
 }
+RAW = {f"{name}, raw": name for name in ("wine", "breast cancer")}
 TRAIN = {"breast cancer": 200, "wine": 80, "iris": 60, "digits": 300, "classification": 400, "moons": 100}
 """Training rows; 300 of the other tables, or three in five. The other rows are for testing, at most `MADE` of them."""
 
@@ -91,7 +94,7 @@ NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__, ROWS, OUT)
-    parser.add_argument("--tables", nargs="+", choices=[*REAL, *MAKERS], default=[*REAL, *MAKERS])
+    parser.add_argument("--tables", nargs="+", choices=[*REAL, *MAKERS, *RAW], default=[*REAL, *MAKERS, *RAW])
     parser.add_argument("--steps", type=int, default=STEPS)
     given = parser.parse_args(arguments)
     tables = given.tables if given.data is None else sorted(file.stem for file in given.data.glob("*.npz"))
@@ -105,7 +108,7 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     for seed in SEEDS:
         train, test = (part.to(device) for part in table(job["data"], seed, folder))
         count = int(torch.cat([train.y, test.y]).max()) + 1
-        build = functools.partial(NETWORKS[job["network"]], train.x.shape[1], count)
+        build = functools.partial(network_of, job, train.x.shape[1], count)
         trained = population.fit(
             [network.to(device) for network in population.build(build, [seed] * len(STRENGTHS))],
             train,
@@ -131,11 +134,18 @@ def run(job: Job, device: str, folder: Path | None) -> Iterator[dict[str, Any]]:
             }
 
 
+def network_of(job: Job, features: int, classes: int) -> nn.Module:
+    """The network of a job, behind batch norm where features are not standardised."""
+    network = NETWORKS[job["network"]](features, classes)
+    return nn.Sequential(nn.BatchNorm1d(features), network) if job["data"] in RAW else network
+
+
 def table(name: str, seed: int, folder: Path | None = None) -> tuple[Samples, Samples]:
-    """Training and test rows, drawn by the seed and standardised by the training rows.
+    """Training and test rows, drawn by the seed and standardised by the training rows, unless raw.
 
     Features that are constant in the training rows are left out.
     """
+    is_raw, name = name in RAW, RAW.get(name, name)
     if folder is not None:
         with np.load(folder / f"{name}.npz") as arrays:
             every = Samples(torch.from_numpy(arrays["x"]).float(), torch.from_numpy(arrays["y"]).long())
@@ -149,13 +159,15 @@ def table(name: str, seed: int, folder: Path | None = None) -> tuple[Samples, Sa
     count = min(TRAIN.get(name, 300), 3 * len(every) // 5)
     train, test = every.select(order[:count]), every.select(order[count : count + MADE])
     mean, spread = train.x.mean(dim=0), train.x.std(dim=0)
+    if is_raw:
+        return train, test
     made = [Samples(((part.x - mean) / spread)[:, spread > 1e-6], part.y) for part in (train, test)]
     return made[0], made[1]
 
 
 def separation(train: Samples) -> float:
     """c of a batch: 1 where classes are clearly separated, 0 where they are one cloud."""
-    return float(class_separation(train.x[None, :BATCH], train.y[None, :BATCH]))
+    return float(DataScale.of(train.x[None, :BATCH], train.y[None, :BATCH]).separation)
 
 
 def summarise(rows: Sequence[dict[str, Any]], out: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import oracles_losses as slow
-from oracles_wide_margin import balance, separation
+from oracles_wide_margin import balance, coordinate_scales, in_units_of, separation
 from widemargin import attacks, losses, margins, places, regularizers
 from widemargin.losses.penalties import Penalty
 
@@ -264,12 +264,14 @@ def _hold_wide(value: losses.WideMargin, model: nn.Module, x: Tensor, y: Tensor)
 
     d = difference(at_x)
     (slope,) = torch.autograd.grad(d.sum(), at_x)
-    nearest = torch.stack([min(torch.dist(a, b) for b, k in zip(x, y) if k != c) for a, c in zip(x, y)])
-    length = min(float(x.var(dim=0, correction=0).mean().sqrt()), float(nearest.median()) / 24)
-    moved = x - length * slope / slope.norm(dim=1, keepdim=True)
+    scales = coordinate_scales(x)
+    z, slope = in_units_of(scales, x), scales * slope
+    nearest = torch.stack([min(torch.dist(a, b) for b, k in zip(z, y) if k != c) for a, c in zip(z, y)])
+    length = min(float(z.var(dim=0, correction=0).mean().sqrt()), float(nearest.median()) / 24)
+    moved = x - length * scales * slope / slope.norm(dim=1, keepdim=True)
     labels = y.tolist()
     weights = torch.tensor([balance(labels, label, rival) for label, rival in zip(labels, other.tolist())])
-    weights = weights * value.strength * (float((d > 0).double().mean()) * separation(x, labels, p=2)) ** 2
+    weights = weights * value.strength * (float((d > 0).double().mean()) * separation(z, labels, p=2)) ** 2
     assert float(weights.min()) > 0.01
 
     def held() -> Tensor:

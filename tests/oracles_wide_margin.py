@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -112,6 +113,33 @@ def direction(gradient: Tensor, p: float) -> Tensor:
     return gradient.new_tensor(u).view(gradient.shape)
 
 
+def coordinate_scales(points: Tensor) -> Tensor:
+    """Powers of the relative deviations of features, of channels, or of both dimensions of a sequence of vectors."""
+    center = sum(points) / len(points)
+    variance = torch.as_tensor(sum((x - center) ** 2 for x in points) / len(points))
+    mean, spreads = float(variance.mean()), torch.ones_like(variance)
+    if mean == 0:
+        return spreads
+    parts = []
+    for index in itertools.product(*map(range, variance.shape)):
+        if variance.ndim == 1:
+            square = float(variance[index]) / mean
+        elif variance.ndim == 2:
+            square = float(variance[index[0]].mean()) / mean * float(variance[:, index[1]].mean()) / mean
+        else:
+            square = float(variance[index[0]].mean()) / mean if variance.ndim else 1.0
+        spreads[index] = math.sqrt(square)
+        parts += [math.log(spreads[index])] if square else []
+    power = min(1.0, max(0.0, math.log2(2 / 3) - math.fsum(parts) / len(parts) / math.log(2)))
+    return torch.where(spreads > 0, spreads**power, 1 - power)
+
+
+def in_units_of(scales: Tensor, points: Tensor) -> Tensor:
+    """(x − m)/r, and 0 where r is 0."""
+    centred = points - points.mean(dim=0)
+    return torch.stack([torch.where(scales == 0, 0.0, row / torch.where(scales == 0, 1.0, scales)) for row in centred])
+
+
 def step_length(points: Tensor, labels: Sequence[float], p: float) -> float:
     """min(√(mean variance of a coordinate)·D^(1/p − 1/2), 1/24 of the median distance to another label)."""
     rows = [point.flatten().tolist() for point in points]
@@ -186,8 +214,9 @@ def wide_margin(
         others.append(max(rivals, key=lambda i: float(f[i].detach())) if rivals else None)
     own = [difference(f, label, other) for f, label, other in zip(scores, labels, others)]
     a = sum(float(d.detach()) > 0 for d in own) / len(own)
-    sigma = {name: step_length(seen[name], labels, p) for name in at}
-    c = {name: separation(seen[name], labels, p) for name in at}
+    r = {name: coordinate_scales(seen[name]) for name in at}
+    sigma = {name: step_length(in_units_of(r[name], seen[name]), labels, p) for name in at}
+    c = {name: separation(in_units_of(r[name], seen[name]), labels, p) for name in at}
     count = max(1, round(share * len(y)))
     rows = [k * len(y) // count for k in range(count)]
     is_random = any(isinstance(module, PlainDropout) for module in model.modules())
@@ -206,7 +235,7 @@ def wide_margin(
                 difference(run(model, x[i : i + 1], {name: zero})[0][0], labels[i], others[i]), zero
             )
             now.is_constant = False
-            moved, _ = run(model, x[i : i + 1], {name: -sigma[name] * direction(g, p)})
+            moved, _ = run(model, x[i : i + 1], {name: -sigma[name] * r[name] * direction(r[name] * g, p)})
             change = own[i] - difference(moved[0], labels[i], others[i])
             terms.append(c[name] ** 2 * (change**2 if abs(float(change.detach())) <= 10 else 20 * abs(change) - 100))
         values[i] = values[i] + strength * balance(labels, labels[i], others[i]) * a**2 * sum(terms) / len(terms) * (

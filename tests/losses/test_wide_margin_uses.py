@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from sklearn.datasets import load_wine
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -41,6 +42,17 @@ def same(found: dict[str, Tensor], expected: dict[str, Tensor], rtol: float = 1e
     assert found.keys() == expected.keys()
     torch.testing.assert_close(found, expected, rtol=rtol, atol=1e-11)
     assert any(bool(value.any()) for value in expected.values())
+
+
+@pytest.mark.parametrize("optimizer", [SGD(lr=0.03, momentum=0.9), AdamW(lr=1e-3)])
+def test_a_table_in_its_own_units_behind_batch_norm_is_learnt(optimizer: Any) -> None:
+    """The deviations of its features are 0.1 to 300: with steps of one length in all of them networks diverged."""
+    table = load_wine()
+    x, y = torch.tensor(table.data).float(), torch.tensor(table.target).long()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(13), nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 3))
+    wm.fit(model, (x[::2], y[::2]), loss=WideMargin(), optimizer=optimizer, epochs=60, batch_size=30, devices=CPU)
+    assert wm.measure(model, (x[1::2], y[1::2])).accuracy > 0.93
 
 
 def test_a_plain_loop_learns_and_widens_the_margins() -> None:

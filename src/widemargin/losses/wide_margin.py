@@ -18,16 +18,13 @@ from widemargin.checks import check_choice, check_count, check_flag, check_numbe
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Loss, Stacking, is_capturable, stacking_of
 from widemargin.losses.score_criterion import as_loss
-from widemargin.margins.class_separation import class_separation, pairwise_distances
+from widemargin.margins.data_scale import DataScale, spread
 from widemargin.margins.output import against, strongest
-from widemargin.margins.second_point import TwoPasses, deviation, steps_down
+from widemargin.margins.second_point import TwoPasses
 from widemargin.modules import ModelInputs
 from widemargin.places import At
 from widemargin.probabilities import Outputs, check_are_scores, read_model
 from widemargin.types import Labels, PerExample, Scores, is_binary, wide
-
-MAX_STEP_FRACTION = 1 / 24
-"""Upper limit of the step, as a fraction of the distance to the nearest sample of another class."""
 
 FULL_WEIGHT_SAMPLES = 3000
 """Largest number of training samples at full weight; with more samples N the weight is (3000/N)²."""
@@ -37,9 +34,6 @@ MIN_AUGMENTED_SAMPLES = 30_000
 
 BATCH_FRACTION, MIN_BATCH_SAMPLES = 1 / 8, 16
 """Fraction of a batch, and at least so many samples, whose term is computed above `FULL_WEIGHT_SAMPLES`."""
-
-MAX_COMPARED = 256
-"""The most samples of a batch from which its step and the separation of its classes are taken."""
 
 HUBER_DELTA = 10.0
 """Change of the score difference beyond which its penalty is linear, so that gradients are bounded."""
@@ -57,8 +51,9 @@ class WideMargin:
     No setting is required. From the batch follow:
 
     - σ = min(mean standard deviation of the coordinates, 1/24 of the median distance to the nearest sample of another
-      class), see `step_length`. It has the units of the data: multiply the data by k and the first layer by 1/k, and
-      the training is the same.
+      class), see `margins.data_scale`. It has the units of the data: multiply the data by k and the first layer by 1/k,
+      and the training is the same. Features, and channels of images, may have units of their own: distances and steps
+      are taken relative to their standard deviations.
     - a is the accuracy on the batch: the term is small early in training.
     - c says how clearly the classes are separated, see `margins.class_separation`: where they are parts of one cloud,
       wide margins are those of a nearest-neighbour rule, and the term fades.
@@ -189,9 +184,8 @@ class WideMargin:
         difference = against(scores, y, other)[:, 0]
         weights = squared_accuracy(difference, 1) * class_balance(y[None], other, scores)[0]
         points = {name: _activations(watched, name, y)[None] for name in at}
-        found = {name: step_and_separation(values, y[None], self.p) for name, values in points.items()}
-        lengths = {name: length for name, (length, _) in found.items()}
-        separation = torch.stack([separation for _, separation in found.values()])
+        scales = {name: DataScale.of(values, y[None], self.p) for name, values in points.items()}
+        separation = torch.stack([scale.separation for scale in scales.values()])
         share = self.share_of(len(y))
         if share == 1:
             own, rows = difference, torch.arange(len(y), device=x.device)
@@ -201,7 +195,8 @@ class WideMargin:
             scores, watched = passes.again(x, at)
             difference = against(scores, y, other)[:, 0]
             own = difference if passes.is_random else own  # dropout masks are those of the part
-        steps = steps_down(watched.gradients(difference), lengths, self.p)
+        gradients = watched.gradients(difference)
+        steps = {name: scale.steps_down(gradients[name][None], self.p)[0] for name, scale in scales.items()}
         moved = [against(passes.moved(x, {name: step}), y, other)[:, 0] for name, step in steps.items()]
         changes = own - torch.stack(moved)
         terms = self.weight * weights[rows] * (separation.square() * penalty(changes)).mean(dim=0)
@@ -241,51 +236,9 @@ def penalty(change: Tensor) -> Tensor:
     return 2 * F.huber_loss(change, torch.zeros_like(change), reduction="none", delta=HUBER_DELTA)
 
 
-def step_and_separation(
-    points: Float[Tensor, "networks batch ..."], y: Shaped[Tensor, "networks batch"], p: float = 2.0
-) -> tuple[Float[Tensor, " networks"], Float[Tensor, " networks"]]:
-    """`step_length` and `class_separation` of every network's batch, from one matrix of distances.
-
-    Of a larger batch `MAX_COMPARED` samples, evenly spread, since the distances cost the square of their number.
-    """
-    if points.shape[1] > MAX_COMPARED:
-        rows = spread(points.shape[1], MAX_COMPARED / points.shape[1], points.device)
-        points, y = points[:, rows], y[:, rows]
-    distances = pairwise_distances(points, p)
-    return step_length(points, y, p, distances=distances), class_separation(points, y, p, distances=distances)
-
-
-def step_length(
-    points: Float[Tensor, "networks batch ..."],
-    y: Shaped[Tensor, "networks batch"],
-    p: float = 2.0,
-    *,
-    distances: Float[Tensor, "networks batch batch"] | None = None,
-) -> Float[Tensor, " networks"]:
-    """σ of every network's batch: the length in l_p of the steps that should hardly change a score difference.
-
-    σ = min(√v·D^(1/p − 1/2), δ/24): v is the variance of a coordinate over the batch, the mean over the D coordinates,
-    and δ the median over the samples of the l_p distance to the nearest sample with another label. In l_2 the first is
-    the standard deviation along one direction; the second keeps the step far below the distance between classes, which
-    in few dimensions is not much larger than the spread. A batch with one label has the first alone. For a single
-    sample v is the variance over its coordinates. `distances` are those of `pairwise_distances`, if known.
-    """
-    wide_step = deviation(points) * points[0, 0].numel() ** (1 / p - 0.5)
-    distances = pairwise_distances(points, p) if distances is None else distances
-    gaps = distances.masked_fill(y[:, :, None] == y[:, None], torch.inf).amin(dim=2)
-    nearest = gaps.masked_fill(gaps == torch.inf, torch.nan).nanmedian(dim=1).values
-    return torch.fmin(wide_step, MAX_STEP_FRACTION * nearest)
-
-
 def _activations(watched: At, name: str, y: Labels) -> Tensor:
     """The activations at the place `name`, checked to have one row for each sample."""
     if watched[name].ndim == 0 or len(watched[name]) != len(y):
         shape = list(watched[name].shape)
         raise ValueError(f"at has {name!r} with activations {shape}, expected [batch, ...] with {len(y)} samples")
     return watched.activations[name]
-
-
-def spread(samples: int, share: float, device: torch.device) -> Tensor:
-    """Evenly spaced indices of a share of the samples, at least one."""
-    count = max(1, round(share * samples))
-    return torch.arange(count, device=device) * samples // count

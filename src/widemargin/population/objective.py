@@ -15,17 +15,10 @@ from widemargin.losses import MarginLoss, ScoreLoss, Target, WideMargin, scale_f
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
-from widemargin.losses.wide_margin import (
-    class_balance,
-    penalty,
-    spread,
-    squared_accuracy,
-    step_and_separation,
-    strongest_other,
-)
+from widemargin.losses.wide_margin import class_balance, penalty, squared_accuracy, strongest_other
+from widemargin.margins.data_scale import DataScale, spread
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import against
-from widemargin.margins.second_point import steps_down
 from widemargin.modules import without_running_stats
 from widemargin.places import INPUT
 from widemargin.population.batches import StackedBatch
@@ -149,12 +142,12 @@ class Objective:
         """`WideMargin` by one second pass for all; steps and accuracies are those of each network."""
         kept, y, x, share = KeptStatistics(), batch.y, batch.x, first.share_of(batch.y.shape[1])
         is_part = share < 1
-        lengths, separation = step_and_separation(x, y, first.p)
+        scale = DataScale.of(x, y, first.p)
         scores, at = stack.scores(x, at=() if is_part else (INPUT,), keys=key, kept=kept)
         other = strongest_other(scores, y.flatten())
         difference = own = against(scores, y.flatten(), other)[:, 0]
         weights = squared_accuracy(difference, len(stack)).view_as(y) * class_balance(y, other, scores)
-        weights = weights * separation.square()[:, None]
+        weights = weights * scale.separation.square()[:, None]
         with without_running_stats(stack.base):
             if is_part:
                 rows = spread(y.shape[1], share, y.device)
@@ -165,10 +158,9 @@ class Objective:
                     again, at = stack.scores(x, at=(INPUT,), keys=key)
                 difference = against(again, y.flatten(), other)[:, 0]
                 own = difference if stack.dropouts else own  # dropout masks are those of the part
-            lengths = lengths.repeat_interleave(y.shape[1])
-            steps = steps_down(at.gradients(difference), {INPUT: lengths}, first.p)[INPUT]
+            steps = scale.steps_down(at.gradients(difference)[INPUT].view_as(x), first.p)
             with kept.reused():
-                moved, _ = stack.scores(x + steps.view_as(x), keys=key)
+                moved, _ = stack.scores(x + steps, keys=key)
         terms = weights * penalty(own - against(moved, y.flatten(), other)[:, 0]).view_as(weights)
         if is_part:
             weight = batch.y.shape[1] / len(rows)
