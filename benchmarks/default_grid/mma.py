@@ -100,7 +100,7 @@ def fit(
         networks=networks,
         data=samples_of(list(data), len(networks), where, torch.float32),
         losses=[plain] * len(networks),
-        optimizers=stackable(optimizer),
+        optimizers=stackable(optimizer, networks[0]),
         seeds=seeds,
         regularizers=(),
         steps=steps,

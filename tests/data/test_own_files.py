@@ -45,8 +45,9 @@ def check_split(data: Data, x: Any) -> None:
 
 
 def test_arrays(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", x=X, y=Y)
+    np.savez(tmp_path / "a.npz", x=X.astype(np.float64), y=Y)
     data = load_files(tmp_path / "a.npz")
+    assert data.train.x.dtype == torch.float32
     check_split(data, X)
     assert data.classes == ("0", "1", "2")
     assert data.bounds is None
@@ -68,6 +69,7 @@ def test_arrays_with_names_and_bytes(tmp_path: Path) -> None:
 def test_arrays_of_two_parts(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x_train=X[:20], y_train=Y[:20], x_test=X[20:], y_test=Y[20:])
     data = load_files(tmp_path / "a.npz")
+    assert data.train.x.dtype == torch.float32
     assert torch.equal(data.train.x, torch.tensor(X[:20]))
     assert torch.equal(data.test.y, torch.tensor(Y[20:]))
 
@@ -119,6 +121,7 @@ def test_folders_of_images(tmp_path: Path) -> None:
 def test_labels_of_binary_networks(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=X, y=2 * (Y > 0) - 1)
     data = load_files(tmp_path / "a.npz")
+    assert data.train.x.dtype == torch.float32
     assert data.train.y.dtype == torch.float32
     assert data.classes == ()
 

@@ -23,6 +23,12 @@ def _images(count: int = 6, channels: int = 3) -> Tensor:
     return torch.rand(count, channels, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
+@pytest.mark.parametrize("loss", [Augmented(), CropsAndFlips()])
+def test_rows_of_a_table_are_refused(loss: Augmented | CropsAndFlips, untyped: None) -> None:
+    with pytest.raises(ValueError, match=r"x has shape \[6, 8\], expected \[batch, channels, height, width\]"):
+        loss.images(torch.rand(6, 8))
+
+
 def test_nothing_is_changed_where_nothing_is_asked_for() -> None:
     x = _images()
     torch.testing.assert_close(Augmented(crop=0, contrast=0, hue=0).images(x), x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+import widemargin as wm
 from widemargin.data import Samples
 from widemargin.margins.measurement import accuracy
 
@@ -19,3 +20,6 @@ def test_classes_and_signs_are_counted_in_evaluation_mode() -> None:
     both = nn.Linear(1, 2, bias=False)
     both.weight.data = torch.tensor([[-1.0], [1.0]])
     assert accuracy(both, Samples(x, (signs > 0).long()), batch_size=2) == 0.8
+    nn.init.zeros_(sign[1].weight)  # type: ignore[arg-type]
+    measured = wm.measure(sign, Samples(x, signs), at=("output",))
+    assert accuracy(sign, Samples(x, signs)) == measured.accuracy

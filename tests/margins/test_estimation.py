@@ -140,6 +140,15 @@ def test_where_there_is_no_gradient_there_is_no_estimate() -> None:
     assert found.isnan().all()
 
 
+def test_inputs_are_cast_to_the_dtype_of_the_weights() -> None:
+    network, x, y = classifier()
+    first, again = (
+        margins.estimate(network, part, y, generator=torch.Generator().manual_seed(3))["input"]
+        for part in (x.float(), x.float().double())
+    )
+    assert torch.equal(first, again)
+
+
 def test_the_same_generator_gives_the_same_estimate() -> None:
     network, x, y = classifier()
     first, again, other = (

@@ -21,6 +21,7 @@ import zoo
 from widemargin import places
 from widemargin.margins import Measurement, distance, measure, output
 from widemargin.modules import scores_of
+from widemargin.report.names import class_label
 
 EVERY = [*zoo.ZOO, *zoo.TOKENS, *zoo.RECURRENT, *zoo.LOGITS]
 
@@ -139,6 +140,16 @@ def test_a_stream_has_no_positions() -> None:
     assert measured.hardest_rows(11).tolist() == measure(network, (x, y)).hardest(11).tolist()
     with pytest.raises(ValueError, match=r"stream.*hardest_rows"):
         measured.hardest(1)
+
+
+def test_a_binary_network_has_the_names_of_both_signs() -> None:
+    network = nn.Sequential(nn.Linear(3, 1))
+    x, y = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([-1.0, 1.0] * 4)
+    measured = wm.measure(network, wm.data.Samples(x, y, classes=("no", "yes")))
+    assert list(measured.by_class("input")) == ["no", "yes"]
+    assert [class_label(label, measured.classes) for label in (-1.0, 1.0)] == ["-1 no", "1 yes"]
+    with pytest.raises(ValueError, match=r"it takes labels -1\.0 and 1\.0"):
+        wm.measure(network, wm.data.Samples(x, (y > 0).long(), classes=("no", "yes")))
 
 
 def test_names_of_classes_are_kept(tmp_path: Path) -> None:

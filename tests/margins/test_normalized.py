@@ -309,3 +309,11 @@ def test_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(normalized.spectral(network, x, y), expected, rtol=0.1, atol=1e-3)
         assert normalized.operator_norms(network, x) == {key: pytest.approx(value) for key, value in norms.items()}
+
+
+def test_inputs_are_cast_to_the_dtype_of_the_weights() -> None:
+    network, x, y = mlp()
+    single = x.float()
+    torch.testing.assert_close(
+        normalized.frobenius(network, single, y), normalized.frobenius(network, single.double(), y)
+    )

@@ -349,7 +349,33 @@ def test_build_gives_every_seed_its_network() -> None:
     ],
 )
 def test_a_torch_optimizer_by_its_class_or_a_partial_is_its_value(given: Any, value: Any) -> None:
-    assert stackable([given]) == [value]
+    assert stackable([given], nn.Linear(2, 2)) == [value]
+
+
+def test_a_pair_of_arrays_is_the_data_of_all_networks_and_a_list_that_of_each() -> None:
+    data = samples()
+    settings: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "steps": 3, "batch_size": 5}
+    for count in (2, 3):
+        members = networks(MLP, count)
+        expected = population.fit(members, data, **settings)
+        pair = population.fit(members, (data.x.numpy(), data.y.numpy()), **settings)
+        each = population.fit(members, [(data.x, data.y)] * count, **settings)
+        assert pair.losses == each.losses == expected.losses
+
+
+def test_generators_are_read_once(untyped: None) -> None:
+    assert len(population.build(lambda: nn.Linear(2, 2), (seed for seed in range(3)))) == 3  # type: ignore[arg-type]
+    settings: dict[str, Any] = {"loss": losses.CrossEntropy(), "optimizer": SGD(lr=0.1), "steps": 3, "batch_size": 5}
+    decay = regularizers.WeightDecay(weight=1.0)
+    wanted = population.fit(networks(MLP, 1), samples(), regularizers=[decay], **settings)
+    found = population.fit(networks(MLP, 1), samples(), regularizers=(one for one in [decay]), **settings)
+    assert found.losses == wanted.losses
+
+
+def test_nero_is_refused_where_rows_are_not_at_dim_0() -> None:
+    network = nn.Sequential(nn.ConvTranspose2d(2, 3, 3), nn.Flatten(), nn.Linear(3 * 36, 2))
+    with pytest.raises(ValueError, match=r"optimizer is NeroOptimizer.*transposed convolution"):
+        stackable([Nero(lr=0.02)], network)
 
 
 @pytest.mark.parametrize("most", [0.05, 0.5, 1e3])

@@ -316,6 +316,14 @@ def test_bad_arguments_are_named(change: Callable[[], dict[str, Any]], sentence:
         wm.fit(**(given | change()))
 
 
+def test_a_generator_of_regularizers_is_read_once() -> None:
+    decay = regularizers.WeightDecay(weight=0.1)
+    found = wm.fit(network(), samples(), loss=losses.CrossEntropy(), regularizers=(r for r in [decay]), **FIT)
+    expected = wm.fit(network(), samples(), loss=losses.CrossEntropy(), regularizers=[decay], **FIT)
+    assert found.settings["regularizers"] == expected.settings["regularizers"]
+    assert torch.equal(weights(found.model), weights(expected.model))
+
+
 def test_a_loss_must_give_one_number_per_sample() -> None:
     with pytest.raises(ValueError, match=r"loss, .*mean_loss, returned the shape \[\] for 20 samples, expected one"):
         wm.fit(network(), samples(), loss=mean_loss, callbacks=[UNMEASURED], **FIT)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ import torch
 
 import widemargin as wm
 from training.cases import network, samples
-from widemargin import losses
-from widemargin.training import SGD, AdamW, RMSprop
+from widemargin import losses, optim
+from widemargin.data import Samples
+from widemargin.training import SGD, AdamW, Nero, RMSprop
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,18 @@ def test_a_function_that_returns_something_else_is_refused() -> None:
 
     with pytest.raises(TypeError, match="optimizer is None, expected a function that returns a torch optimizer"):
         wm.fit(network(), samples(), loss=losses.CrossEntropy(), optimizer=made, epochs=1)
+
+
+@pytest.mark.parametrize("optimizer", [Nero(), optim.Nero, partial(optim.Nero, lr=0.02)])
+def test_nero_projects_the_output_units_of_transposed_convolutions(optimizer: Any) -> None:
+    torch.manual_seed(0)
+    transposed = torch.nn.ConvTranspose2d(2, 3, 3)
+    model = torch.nn.Sequential(transposed, torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(75, 3))
+    model.get_parameter("3.bias").requires_grad_(False)
+    data = Samples(torch.randn(12, 2, 3, 3), torch.arange(12) % 3)
+    wm.fit(model, data, loss=losses.CrossEntropy(), optimizer=optimizer, epochs=2, batch_size=6)
+    by_unit = transposed.weight.detach().transpose(0, 1).flatten(1)
+    torch.testing.assert_close(by_unit.norm(dim=1), torch.ones(3), rtol=1e-5, atol=0)
 
 
 def test_adam_is_adam() -> None:

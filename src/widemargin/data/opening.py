@@ -26,7 +26,7 @@ class Opened:
     source: Samples | Dataset[Any] | DataLoader[Any]
     classes: tuple[str, ...] = ()
     are_complete: bool = True
-    """Whether `classes` are all classes; False where they were collected from the labels."""
+    """Whether `classes` are all classes; False for those of samples, which may have been collected from labels."""
 
     def check_classes(self, scores: Tensor) -> None:
         """Raise if the number of names collected from the labels is not the number of scores.
@@ -34,7 +34,8 @@ class Opened:
         Names are sorted to get their indices, so a missing one would shift those after it.
         """
         count = scores.shape[1] if scores.ndim == 2 else 1
-        if self.are_complete or len(self.classes) == count:
+        has_signs = isinstance(self.source, Samples) and self.source.y.is_floating_point()  # the labels −1 and 1
+        if self.are_complete or len(self.classes) == (2 if count == 1 and has_signs else count):
             return
         shown = ", ".join(map(repr, self.classes[:8])) + (", …" if len(self.classes) > 8 else "")
         cure = "name all of them in order with wm.data.read(data, classes=[…])"

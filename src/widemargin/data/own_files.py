@@ -161,6 +161,8 @@ def _images(x: np.ndarray, y: np.ndarray, path: Path) -> Samples:
             inputs = inputs[:, None]
         elif inputs.ndim == 4 and inputs.shape[3] in (1, 3) and inputs.shape[1] not in (1, 3):
             inputs = inputs.permute(0, 3, 1, 2).contiguous()
+    elif inputs.is_floating_point():
+        inputs = inputs.float()
     labels, classes = read_labels(y, name=f"y of {path}")
     return _labelled(Samples(inputs, labels, classes=classes), path)
 

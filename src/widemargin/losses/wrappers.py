@@ -144,6 +144,7 @@ class Augmented(Wrapper):
 
     def images(self, x: Images) -> Images:
         """Changed copies of `x`, in [0, 1] as these are."""
+        check_images(x, "x")
         cut = _shifted(x, self.crop) if self.crop else x
         mean = cut.mean(dim=(1, 2, 3), keepdim=True)
         changed = mean + _uniform(1.0, float(self.contrast), x) * (cut - mean)

@@ -27,7 +27,7 @@ from widemargin.checks import check_choice, check_count, check_dense, check_type
 from widemargin.entry_checks import check_by_sample, check_call
 from widemargin.margins.distance import Linearization, check_rows
 from widemargin.margins.output import Classes, Reading, differences, of_scores
-from widemargin.modules import ModelInputs, NamedInputs, evaluating, forward, mixing_modules
+from widemargin.modules import ModelInputs, NamedInputs, cast_input, evaluating, forward, mixing_modules
 from widemargin.places import INPUT, At, BatchStatistics, Places
 from widemargin.probabilities import read_model
 from widemargin.types import Labels, PerClass
@@ -73,6 +73,7 @@ def estimate(
         mixes = bool(mixing_modules(model))  # without running statistics: for `statistics` to choose
     if not isinstance(x, NamedInputs):
         check_dense(x, "x", "[batch, ...]")
+    x = cast_input(model, x)
     if not mixes and isinstance(x, Tensor) and x.is_floating_point():
         check_call(model, x, y)
     elif not mixes:

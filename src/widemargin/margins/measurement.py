@@ -34,7 +34,7 @@ from widemargin.modules import (
     without_weight_gradients,
 )
 from widemargin.probabilities import check_are_scores, read_model
-from widemargin.types import Labels, Mask, PerExample, is_binary
+from widemargin.types import Labels, Mask, PerExample
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,8 +85,12 @@ class Measurement:
         return {self.class_name(label): found for label, found in by_class(self._at(place), self.labels).items()}
 
     def class_name(self, label: int) -> int | str:
-        """The name of the class `label`, or the label itself where there is no other name."""
-        name = self.classes[label] if 0 <= label < len(self.classes) else str(label)
+        """The name of the class `label`, or the label itself where there is no other name.
+
+        The labels −1 and 1 of a binary network have the names 0 and 1.
+        """
+        index = 0 if label == -1 and len(self.classes) == 2 else label
+        name = self.classes[index] if 0 <= index < len(self.classes) else str(label)
         return label if name == str(label) else name
 
     def hardest(self, count: int, place: str | None = None) -> Tensor:
@@ -269,11 +273,6 @@ def _in_order(measured: Measurement, index: Tensor | None) -> Measurement:
 
 
 def accuracy(network: nn.Module, part: Samples, batch_size: int = 2000) -> float:
-    """The share of samples that the network classifies correctly, in evaluation mode.
-
-    A sample of a binary network is correct if score · y > 0: a score of 0 is an error for both labels.
-    """
-    scores = predict(network, part.x, batch_size=batch_size)
-    y = part.y.to(scores.device)
-    correct = scores.reshape(-1) * y > 0 if is_binary(scores) else scores.argmax(dim=1) == y
-    return int(correct.sum()) / len(part)
+    """The share of samples that the network classifies correctly, in evaluation mode."""
+    predictions = predicted_labels(predict(network, part.x, batch_size=batch_size))
+    return int((predictions == part.y.to(predictions.device)).sum()) / len(part)

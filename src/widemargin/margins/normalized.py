@@ -17,7 +17,7 @@ from widemargin import layers, norms
 from widemargin.checks import check_batch, check_choice, check_labels, check_module, check_weights
 from widemargin.layers.trace import Trace
 from widemargin.margins.output import output
-from widemargin.modules import unwrap
+from widemargin.modules import cast_input, unwrap
 from widemargin.types import Labels, PerExample
 
 Biases = Literal["refuse", "ignore"]
@@ -35,7 +35,7 @@ def frobenius(model: nn.Module, x: Tensor, y: Labels, *, biases: Biases = "refus
         y: class indices, or ±1 for a network with one output.
         biases: a bias is not in the definition: refuse such a network, or leave its biases out of the norm.
     """
-    _check(model, x)
+    x = _checked(model, x)
     check_labels(y, len(x))
     factor = 1.0
     for name, weight in weights(model, biases=biases):
@@ -65,7 +65,7 @@ def spectral(
         biases: as in `frobenius`.
     """
     check_choice("inputs", inputs, ("each", "joint"))
-    _check(model, x)
+    x = _checked(model, x)
     check_labels(y, len(x))
     complexity = spectral_complexity(model, x, reference=reference, biases=biases)
     factor = _input_factor(x, inputs)
@@ -96,7 +96,7 @@ def spectral_complexity(
 
 def operator_norms(model: nn.Module, x: Tensor, *, biases: Biases = "refuse") -> dict[str, float]:
     """‖W_l‖_σ of every weight layer, by name: of its linear operator on feature maps of the size that `x` gives."""
-    _check(model, x)
+    x = _checked(model, x)
     network = unwrap(model)
     _, shapes = _run(model, x[:1], biases)
     found = {}
@@ -133,11 +133,15 @@ def weights(model: nn.Module, *, biases: Biases = "refuse") -> Iterator[tuple[st
         raise ValueError(f"{type(unwrap(model)).__name__} has no layer with weights, expected Linear or Conv layers")
 
 
-def _check(model: nn.Module, x: Tensor) -> None:
+def _checked(model: nn.Module, x: Tensor) -> Tensor:
+    """The inputs on the device and in the dtype of the weights."""
     check_module(model)
     list(weights(model, biases="ignore"))  # an embedding is named, and not the dtype of its tokens
     check_batch(x, "x")
     check_weights(model)
+    found = cast_input(model, x)
+    assert isinstance(found, Tensor)
+    return found
 
 
 def _run(model: nn.Module, x: Tensor, biases: Biases) -> tuple[Tensor, dict[str, torch.Size]]:

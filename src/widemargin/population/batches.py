@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
-from widemargin.data import Samples, read
+from widemargin.data import Data, Samples, read
 from widemargin.training.batches import Split, order
 
 
@@ -68,7 +69,8 @@ def samples_of(data: object, count: int, device: torch.device, dtype: torch.dtyp
 
     Floating-point inputs are cast to the dtype.
     """
-    is_pair = isinstance(data, Sequence) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)
+    whole = (Dataset, Data, DataLoader, str, tuple, list)  # what may be the data of one network
+    is_pair = isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data[0], whole)
     if isinstance(data, Sequence) and not isinstance(data, str) and not is_pair:
         if len(data) != count:
             raise ValueError(f"data has {len(data)} data sets, but there are {count} networks, expected one for each")

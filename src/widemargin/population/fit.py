@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,7 @@ from widemargin.population.conv_matmul import CONVOLUTIONS, Convolutions, why_no
 from widemargin.population.optimizers import stackable
 from widemargin.population.run import NetworkResult, PopulationConfig, PopulationRun
 from widemargin.population.stack import check_alike
-from widemargin.training.config import Regularizer, check_regularizers
+from widemargin.training.config import Regularizer, regularizers_of
 from widemargin.training.optimizers import MakesOptimizer
 from widemargin.training.schedules import Constant, Schedule
 
@@ -78,7 +78,7 @@ def fit(
     steps: int,
     batch_size: int | None = 128,
     seeds: Sequence[int] | None = None,
-    regularizers: Sequence[Regularizer] = (),
+    regularizers: Iterable[Regularizer] = (),
     schedule: Schedule = Constant(),  # noqa: B008 (a frozen value)
     until: float | None = None,
     chunk: int | None = None,
@@ -120,7 +120,8 @@ def fit(
         device: where to train; by default where the first network is. The copies are where the networks are.
         progress: show bars of the networks and the steps; by default on a terminal only.
     """
-    _check_arguments(networks, schedule, regularizers, cuda_graph)
+    _check_arguments(networks, schedule, cuda_graph)
+    regularizers = regularizers_of(regularizers)
     networks = list(networks)
     check_alike(networks)
     count = len(networks)
@@ -146,9 +147,9 @@ def fit(
         networks=networks,
         data=samples,
         losses=_losses(loss, [len(own) for own in samples]),
-        optimizers=stackable(_each("optimizer", optimizer, count, "training.SGD(lr=0.1)")),
+        optimizers=stackable(_each("optimizer", optimizer, count, "training.SGD(lr=0.1)"), networks[0]),
         seeds=_each("seeds", seeds, count),
-        regularizers=tuple(regularizers),
+        regularizers=regularizers,
         steps=steps,
         batch_size=batch_size,
         schedule=schedule,
@@ -163,19 +164,19 @@ def fit(
             return _train(plan, chosen, bars)
 
 
-def _check_arguments(networks: object, schedule: object, regularizers: object, cuda_graph: object) -> None:
+def _check_arguments(networks: object, schedule: object, cuda_graph: object) -> None:
     check_several("networks", networks, "population.build(builder, range(10))")
     check_callable("schedule", schedule, "training.Cosine()")
-    check_regularizers(regularizers)
     if cuda_graph is not None:
         check_flag("cuda_graph", cuda_graph)
 
 
 def _checked_seeds(seeds: Sequence[int]) -> list[int]:
     check_several("seeds", seeds, "range(10)")
-    for seed in seeds:
+    found = list(seeds)
+    for seed in found:
         check_seed(seed, "seeds")
-    return list(seeds)
+    return found
 
 
 def _train(plan: PopulationConfig, chunk: Chunk, bars: ProgressBars) -> Population:

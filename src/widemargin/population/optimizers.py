@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from widemargin import optim
 from widemargin.optim.nero import advance_
 from widemargin.optim.projections import to_centred_unit_rows
 from widemargin.training import optimizers
@@ -146,9 +147,17 @@ _SAME = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_d
 """Settings of torch's optimizers that do not change their steps, or that are known from their class."""
 
 
-def stackable(given: Sequence[MakesOptimizer]) -> list[Value]:
-    """Values of the `given` optimizers, of one kind that a population knows, which differ in `lr` alone."""
+def stackable(given: Sequence[MakesOptimizer], network: nn.Module) -> list[Value]:
+    """Values of the `given` optimizers, of one kind that a population knows, which differ in `lr` alone.
+
+    Raises where they can't train networks such as `network`.
+    """
     values = [_value(optimizer) for optimizer in given]
+    if isinstance(values[0], NeroOptimizer) and any(group["axis"] for group in optim.param_groups(network)):
+        raise ValueError(
+            f"optimizer is {values[0]!r}, whose rows are at dim 0 in a population, but a network has a transposed "
+            "convolution: train it with fit"
+        )
     for value in values:
         if dataclasses.replace(value, lr=1.0) != dataclasses.replace(values[0], lr=1.0):
             raise ValueError(f"optimizer has {values[0]!r} and {value!r}, expected to differ in lr alone")

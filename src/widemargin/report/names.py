@@ -15,11 +15,14 @@ def label_of(arm: ArmResult) -> str:
 
 
 def class_label(value: int | float, names: Sequence[str]) -> str:
-    """The number of a label, and the name of its class where that differs."""
-    if value != int(value) or not 0 <= value < len(names):
+    """The number of a label, and the name of its class where that differs.
+
+    The labels −1 and 1 of a binary network have the names 0 and 1.
+    """
+    index = 0 if value == -1 and len(names) == 2 else int(value)
+    if value != int(value) or not 0 <= index < len(names):
         return f"{value:g}"
-    index = int(value)
-    return str(index) if names[index] == str(index) else f"{index} {names[index]}"
+    return str(index) if names[index] == str(index) else f"{value:g} {names[index]}"
 
 
 def norm_label(p: float) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -69,11 +69,13 @@ class Devices:
             check_count("backward_memory", self.backward_memory, least=0)
 
 
-def check_regularizers(regularizers: object) -> None:
-    """Raise unless `regularizers` are several functions."""
+def regularizers_of(regularizers: Iterable[Regularizer]) -> tuple[Regularizer, ...]:
+    """The regularizers as a tuple; raises unless they are several functions."""
     check_several("regularizers", regularizers, "(regularizers.Jacobian(),)")
-    for regularizer in cast("Sequence[object]", regularizers):
+    found = tuple(regularizers)
+    for regularizer in found:
         check_callable("regularizers", regularizer, "regularizers.Jacobian()")
+    return found
 
 
 def fabric(devices: Devices) -> Fabric:
@@ -137,7 +139,9 @@ class FitConfig:
         apart = {"callbacks", "devices", "checkpoint"}
         values: dict[str, object] = {name: value for name, value in vars(self).items() if name not in apart}
         shown = (ProgressBar, TensorBoard, Measure, StopFailed)
-        values["callbacks"] = tuple(callback for callback in self.callbacks if not isinstance(callback, shown))
+        deciding = [callback for callback in self.callbacks if not isinstance(callback, shown)]
+        # Other callbacks may hold anything, such as times: they are known by their types.
+        values["callbacks"] = tuple(c if is_dataclass(c) else type(c) for c in deciding)
         values |= {"precision": self.devices.precision, "backward_memory": self.devices.backward_memory}
         return {name: describe(value) for name, value in values.items()}
 

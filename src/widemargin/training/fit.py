@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar, get_args
 
@@ -32,7 +32,7 @@ from widemargin.modules import predict
 from widemargin.probabilities import Outputs
 from widemargin.training.callbacks import Callback, Measure, ProgressBar
 from widemargin.training.checkpoint import Checkpoint
-from widemargin.training.config import Devices, FitConfig, Regularizer, check_regularizers, fabric, quiet
+from widemargin.training.config import Devices, FitConfig, Regularizer, fabric, quiet, regularizers_of
 from widemargin.training.history import History
 from widemargin.training.loop import train
 from widemargin.training.optimizers import AdamW, MakesOptimizer
@@ -68,7 +68,7 @@ def fit(
     epochs: int,
     optimizer: MakesOptimizer = AdamW(),  # noqa: B008
     schedule: Schedule = Constant(),  # noqa: B008
-    regularizers: Sequence[Regularizer] = (),
+    regularizers: Iterable[Regularizer] = (),
     batch_size: int = 128,
     seed: int = 0,
     validation: object = None,
@@ -120,7 +120,8 @@ def fit(
     loss = as_loss(loss)
     check_callable("optimizer", optimizer, "functools.partial(torch.optim.SGD, lr=0.1)", makes=Optimizer)
     check_callable("schedule", schedule, "training.Cosine()")
-    _check_options(read_as, gradient_clip, regularizers, callbacks, devices)
+    _check_options(read_as, gradient_clip, callbacks, devices)
+    regularizers = regularizers_of(regularizers)
     opened = _opened(model, data)
     given = list(callbacks)
     stop_failed, measure = _taken(given, StopFailed()), _taken(given, Measure())
@@ -135,7 +136,7 @@ def fit(
         epochs=epochs,
         optimizer=optimizer,
         schedule=schedule,
-        regularizers=tuple(regularizers),
+        regularizers=regularizers,
         batch_size=batch_size,
         seed=seed,
         validation=_validation(validation, opened),
@@ -174,10 +175,7 @@ def _validation(data: object, train: Opened) -> object:
         raise type(error)(f"validation: {error}") from error
 
 
-def _check_options(
-    read_as: Outputs, gradient_clip: float | int | None, regularizers: object, callbacks: object, devices: object
-) -> None:
-    check_regularizers(regularizers)
+def _check_options(read_as: Outputs, gradient_clip: float | int | None, callbacks: object, devices: object) -> None:
     check_several("callbacks", callbacks, "(training.EarlyStopping(),)")
     check_type("devices", devices, Devices, "training.Devices(…)")
     check_choice("read_as", read_as, get_args(Outputs))

@@ -93,7 +93,7 @@ class FitLoop:
                 "loss needs the positions of the samples, which a DataLoader does not tell: pass its Dataset"
             )
         self.trained = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = optimizer_of(config.optimizer, self.trained)
+        self.optimizer = optimizer_of(config.optimizer, model)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.splits = self._splits()
         self.settings = config.describe() | {

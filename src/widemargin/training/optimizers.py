@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import ParamsT
 
 from widemargin import optim
 from widemargin.checks import check_flag, check_number, check_numbers, check_type
@@ -17,8 +18,17 @@ MakesOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], torch.optim.Optim
 """One of the values below, `functools.partial(torch.optim.SGD, lr=…)`, or any function that does the same."""
 
 
-def optimizer_of(make: MakesOptimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of these parameters that `make` returns; raises where it returns something else."""
+def optimizer_of(make: MakesOptimizer, model: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer that `make` returns for the trained parameters of `model`; raises where it is none.
+
+    Nero gets them as groups with the axis of their rows, which is another one for transposed convolutions.
+    """
+    parameters: Any = [p for p in model.parameters() if p.requires_grad]
+    if isinstance(make, NeroOptimizer) or getattr(make, "func", make) is optim.Nero:
+        parts = [
+            {**group, "params": [p for p in group["params"] if p.requires_grad]} for group in optim.param_groups(model)
+        ]
+        parameters = [group for group in parts if group["params"]]
     made = make(parameters)
     check_type("optimizer", made, torch.optim.Optimizer, "a function that returns a torch optimizer")
     return made
@@ -36,8 +46,8 @@ class OptimizerValue:
             elif name != "betas":
                 check_number(name, value, least=0.0)
 
-    def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """A new optimizer of these parameters."""
+    def __call__(self, parameters: ParamsT) -> torch.optim.Optimizer:
+        """A new optimizer of these parameters, or groups of them."""
         return type(self).kind(parameters, **vars(self))
 
 

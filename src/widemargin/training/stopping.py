@@ -17,7 +17,7 @@ from widemargin.losses.protocol import Loss, innermost, places_of
 from widemargin.modules import ModelInputs, NamedInputs, evaluating, forward
 from widemargin.training.batches import Batch
 from widemargin.training.callbacks import Callback, FitState
-from widemargin.training.fingerprint import describe
+from widemargin.training.fingerprint import name_of
 
 
 class TrainingStopped(RuntimeError):  # noqa: N818  (it is the outcome of a training, not a defect of the program)
@@ -158,6 +158,6 @@ def check_one_each(values: Tensor, batch: Batch, name: str, function: object) ->
     """Raise unless `values` of `function` has one number per sample."""
     if values.shape != batch.y.shape:
         raise ValueError(
-            f"{name}, {describe(function)}, returned the shape {list(values.shape)} for {len(batch.y)} samples, "
+            f"{name}, {name_of(function)}, returned the shape {list(values.shape)} for {len(batch.y)} samples, "
             "expected one number per sample"
         )

@@ -11,7 +11,7 @@ from widemargin._cuda import graphs
 from widemargin.losses.protocol import Loss, is_capturable, needs_index, turns_of
 from widemargin.training.batches import InMemory, Replica, Source
 from widemargin.training.config import FitConfig
-from widemargin.training.fingerprint import describe
+from widemargin.training.fingerprint import name_of
 
 
 class Turns:
@@ -71,5 +71,5 @@ def why_no_cuda_graph(config: FitConfig, source: Source, replica: Replica) -> st
         return "the loss needs the positions of the samples"
     for part in (config.loss, *config.regularizers):
         if not is_capturable(part):
-            return f"{describe(part)} is not capturable: it may wait for the device"
+            return f"{name_of(part)} is not capturable: it may wait for the device"
     return graphs.why_not(replica.device)
