@@ -35,7 +35,7 @@ for _kind, _names in {
     "model": "model",
     "x": "x",
     "rows": "x1 x2 points train_x test_x distances values gradient",
-    "labels": "y labels train_y label",
+    "labels": "y train_y label",
     "data": "data",
     "samples": "samples train",
     "number": "sigma fraction",
@@ -113,7 +113,7 @@ OTHER: dict[str, dict[str, str]] = {
     "margins.distance": {"at": "at", "second_order": "flag"},
     "margins.linearize": {"at": "at", "second_order": "flag"},
     "margins.Distribution.of": {"margins": "some tensor"},
-    "margins.by_class": {"margins": "some tensor", "labels": "any labels"},
+    "margins.by_class": {"margins": "some tensor", "y": "any labels"},
     "margins.valid": {"distances": "some tensor"},
     "margins.from_probabilities": {"model": "module"},
     "margins.estimate": {"generator": "object"},
@@ -235,7 +235,7 @@ def cells() -> Iterator[Cell]:
 OF_DATA = "data|name|x|y|labels|scores|input"
 ALIASES = {
     "y": "labels",
-    "label": "labels",
+    "label": "labels|y",
     "places": "at",
     "x": "scores|input",
     "data": OF_DATA,

@@ -66,7 +66,7 @@ def label_out_of_range(draw: Draw) -> Case:
     labels, index = indices(draw, batch, classes), draw(st.integers(0, batch - 1))
     bad = draw(st.one_of(st.integers(classes, 10_000), st.integers(-10_000, -1)))
     labels[index] = bad
-    return margin(draw, numbers(draw, batch, classes), labels), ValueError, rf"^labels has {bad} at index {index}\b"
+    return margin(draw, numbers(draw, batch, classes), labels), ValueError, rf"^y has {bad} at index {index}\b"
 
 
 def sign_out_of_range(draw: Draw) -> Case:
@@ -76,7 +76,7 @@ def sign_out_of_range(draw: Draw) -> Case:
     bad = draw(st.one_of(st.sampled_from([0.0, 2.0, math.nan, math.inf, -math.inf]), st.floats(-0.9, 0.9)))
     labels[index] = bad
     scores = numbers(draw, batch, 1) if draw(st.booleans()) else numbers(draw, batch)
-    return margin(draw, scores, labels), ValueError, rf"^labels has \S+ at index {index}\b"
+    return margin(draw, scores, labels), ValueError, rf"^y has \S+ at index {index}\b"
 
 
 def indices_with_one_score(draw: Draw) -> Case:
@@ -84,14 +84,14 @@ def indices_with_one_score(draw: Draw) -> Case:
     scores = numbers(draw, batch, 1) if draw(st.booleans()) else numbers(draw, batch)
     dtype = draw(st.sampled_from([torch.uint8, torch.int32, torch.int64, torch.bool]))
     labels = indices(draw, batch, 2).to(dtype)
-    return margin(draw, scores, labels), TypeError, rf"^labels has dtype {dtype}\b"
+    return margin(draw, scores, labels), TypeError, rf"^y has dtype {dtype}\b"
 
 
 def labels_of_another_dtype(draw: Draw) -> Case:
     batch, classes = batch_and_classes(draw)
     dtype = draw(st.sampled_from([torch.float16, torch.float32, torch.float64, torch.bool, torch.complex64]))
     labels = indices(draw, batch, classes).to(dtype)
-    return margin(draw, numbers(draw, batch, classes), labels), TypeError, rf"^labels has dtype {dtype}\b"
+    return margin(draw, numbers(draw, batch, classes), labels), TypeError, rf"^y has dtype {dtype}\b"
 
 
 def scores_of_another_dtype(draw: Draw) -> Case:
@@ -118,7 +118,7 @@ def labels_of_another_shape(draw: Draw) -> Case:
     batch, classes = batch_and_classes(draw)
     shape = draw(st.one_of(st.just([]), st.lists(st.integers(1, 3), min_size=2, max_size=4)))
     labels = torch.zeros(shape, dtype=torch.long)
-    sentence = rf"^labels has shape {re.escape(str(shape))}"
+    sentence = rf"^y has shape {re.escape(str(shape))}"
     return margin(draw, numbers(draw, batch, classes), labels), ValueError, sentence
 
 
@@ -126,7 +126,7 @@ def labels_of_another_length(draw: Draw) -> Case:
     batch, classes = batch_and_classes(draw)
     other = draw(st.integers(0, 9).filter(lambda n: n != batch))
     labels = indices(draw, other, classes).long()
-    sentence = rf"^labels has {other} entries.* {batch} samples"
+    sentence = rf"^y has {other} entries.* {batch} samples"
     return margin(draw, numbers(draw, batch, classes), labels), ValueError, sentence
 
 
@@ -153,7 +153,7 @@ def no_tensor(draw: Draw) -> Case:
     kind = type(turn(scores)).__name__
     if draw(st.booleans()):
         return margin(draw, turn(scores), labels), TypeError, rf"^scores is a {kind}"
-    return margin(draw, scores, turn(labels)), TypeError, rf"^labels is a {kind}"
+    return margin(draw, scores, turn(labels)), TypeError, rf"^y is a {kind}"
 
 
 def p_below_one(draw: Draw) -> Case:
@@ -280,7 +280,7 @@ def labels_of_a_data_set(draw: Draw) -> Case:
     labels = indices(draw, 3, 4)
     index, bad = draw(st.integers(0, 2)), draw(st.one_of(st.integers(4, 99), st.integers(-99, -1)))
     labels[index] = bad
-    return lambda: margins.measure(NETWORK, (X, labels)), ValueError, rf"^labels has {bad} at index {index}\b"
+    return lambda: margins.measure(NETWORK, (X, labels)), ValueError, rf"^y has {bad} at index {index}\b"
 
 
 KINDS: dict[str, Callable[[Draw], Case]] = {

@@ -50,7 +50,7 @@ def test_signs_fit_one_score(signs: list[float], column: bool, dtype: Any) -> No
     ("scores", "labels", "error", "sentence"),
     [
         ([[1.0, 2.0]], torch.tensor([0]), TypeError, "scores is a list"),
-        (torch.zeros(2, 3), [0, 1], TypeError, "labels is a list"),
+        (torch.zeros(2, 3), [0, 1], TypeError, "y is a list"),
         (
             torch.zeros(2, 3, dtype=torch.long),
             torch.tensor([0, 1]),
@@ -69,7 +69,7 @@ def test_signs_fit_one_score(signs: list[float], column: bool, dtype: Any) -> No
             ValueError,
             "scores has shape [], expected [batch, classes], or [batch] when binary",
         ),
-        (torch.zeros(2, 3), torch.tensor([[0], [1]]), ValueError, "labels has shape [2, 1]"),
+        (torch.zeros(2, 3), torch.tensor([[0], [1]]), ValueError, "y has shape [2, 1]"),
         (
             torch.zeros(0, 3),
             torch.zeros(0, dtype=torch.long),
@@ -77,54 +77,54 @@ def test_signs_fit_one_score(signs: list[float], column: bool, dtype: Any) -> No
             "scores is an empty batch, expected at least one sample",
         ),
         (torch.zeros(2, 0), torch.tensor([0, 0]), ValueError, "scores has no classes"),
-        (torch.zeros(2, 3), torch.tensor([0, 1, 2]), ValueError, "labels has 3 entries"),
+        (torch.zeros(2, 3), torch.tensor([0, 1, 2]), ValueError, "y has 3 entries"),
         (
             torch.zeros(2, 3),
             torch.zeros(2, dtype=torch.long, device="meta"),
             ValueError,
-            "labels is on the device meta",
+            "y is on the device meta",
         ),
         (
             torch.zeros(2, 3),
             torch.tensor([0.0, 1.0]),
             TypeError,
-            "labels has dtype torch.float32",
+            "y has dtype torch.float32",
         ),
         (
             torch.zeros(2, 3),
             torch.tensor([True, False]),
             TypeError,
-            "labels has dtype torch.bool",
+            "y has dtype torch.bool",
         ),
         (
             torch.zeros(4, 10),
             torch.tensor([0, 1, 2, 11]),
             ValueError,
-            "labels has 11 at index 3",
+            "y has 11 at index 3",
         ),
         (
             torch.zeros(2, 3),
             torch.tensor([-1, 1]),
             ValueError,
-            "labels has -1 at index 0",
+            "y has -1 at index 0",
         ),
         (
             torch.zeros(2),
             torch.tensor([0, 1]),
             TypeError,
-            "labels has dtype torch.int64",
+            "y has dtype torch.int64",
         ),
         (
             torch.zeros(2, 1),
             torch.tensor([1.0, 0.0]),
             ValueError,
-            "labels has 0 at index 1, expected -1 or 1 (one score per sample)",
+            "y has 0 at index 1, expected -1 or 1 (one score per sample)",
         ),
         (
             torch.zeros(2),
             torch.tensor([math.nan, 1.0]),
             ValueError,
-            "labels has nan at index 0, expected -1 or 1 (one score per sample)",
+            "y has nan at index 0, expected -1 or 1 (one score per sample)",
         ),
     ],
 )
@@ -222,7 +222,7 @@ def is_later(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_labels_out_of_range(is_later: bool, label: int) -> None:
     labels = torch.tensor([0, label, 3])
     if not is_later:
-        with pytest.raises(ValueError, match=f"labels has {label} at index 1"):
+        with pytest.raises(ValueError, match=f"y has {label} at index 1"):
             DeferredChecks(SCORES, labels)
         return
     with deferred_checks(SCORES, labels) as later:
@@ -230,7 +230,7 @@ def test_labels_out_of_range(is_later: bool, label: int) -> None:
         assert later.labels.max() <= 3
         assert later.labels.tolist()[::2] == [0, 3]
         check_scores_and_labels(SCORES, labels)  # says nothing in here
-        with pytest.raises(ValueError, match=f"labels has {label} at index 1"):
+        with pytest.raises(ValueError, match=f"y has {label} at index 1"):
             later.wait()
 
 
@@ -260,7 +260,7 @@ def test_nothing_is_wrong(is_later: bool) -> None:
 
 
 def test_shapes_and_kinds_are_looked_at_at_once(is_later: bool) -> None:
-    with pytest.raises(ValueError, match="labels has 2 entries"):
+    with pytest.raises(ValueError, match="y has 2 entries"):
         DeferredChecks(SCORES, torch.tensor([0, 1]))
     with pytest.raises(TypeError, match="expected class indices"):
         DeferredChecks(SCORES, torch.zeros(3))

@@ -98,7 +98,7 @@ def watching(model: Any, places: Any, statistics: Any = None) -> Any:
 
 MODEL_X = {"model": network(), "x": X}
 CHAIN = {**MODEL_X, "y": Y}
-LABELS = {**MODEL_X, "labels": Y}
+LABELS = {**MODEL_X, "y": Y}
 SETTINGS = {
     "data": SAMPLES,
     "validation": SAMPLES,
@@ -160,7 +160,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "geometry.affine": {"model": network(), "x": X[:1]},
     "geometry.average_jacobian": {"model": network(), "x": X, "x2": X + 0.1},
     "geometry.curves": {"model": network(), "x": X[:1], "label": network()(X[:1]).argmax(1)},
-    "geometry.exact_margin": {"piece": piece(), "points": X, "labels": Y, "outside": "edge"},
+    "geometry.exact_margin": {"piece": piece(), "points": X, "y": Y, "outside": "edge"},
     "geometry.jacobian": MODEL_X,
     "geometry.jacobian_margin": LABELS,
     "geometry.line": {"model": network(), "x": X[0], "x2": X[1]},
@@ -177,8 +177,8 @@ CALLS: dict[str, dict[str, Any]] = {
         "box": (-1, 1, -1, 1),
     },
     "gp.ensemble": {"posterior": posterior(), "members": 2, "seed": 0},
-    "gp.expected_accuracy": {"posterior": posterior(), "labels": SIGNS[:3], "members": 2},
-    "gp.finite_ensemble": {"predictions": torch.randn(4, 3), "labels": SIGNS[:3]},
+    "gp.expected_accuracy": {"posterior": posterior(), "y": SIGNS[:3], "members": 2},
+    "gp.finite_ensemble": {"predictions": torch.randn(4, 3), "y": SIGNS[:3]},
     "gp.kernel": {"x1": data.to_sphere(X), "x2": data.to_sphere(X), "depth": 2},
     "gp.posterior": {
         "train_x": data.to_sphere(X)[:3],
@@ -208,7 +208,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "losses.odn": {},
     "losses.odn_hinge": {},
     "margins.Distribution.of": {"margins": torch.rand(4)},
-    "margins.by_class": {"margins": torch.rand(6), "labels": Y},
+    "margins.by_class": {"margins": torch.rand(6), "y": Y},
     "margins.differences": {"scores": scores(), "y": Y},
     "margins.distance": {"scores": SCORES, "y": Y},
     "margins.estimate": CHAIN,

@@ -214,19 +214,19 @@ def check_one(x: object, name: str) -> None:
 def check_scores_and_labels(scores: Tensor, labels: Tensor, *, finite: bool = False) -> None:
     """Raise a `ValueError` or `TypeError` unless `scores` and `labels` fit each other, and with `finite` are finite."""
     check_floating(scores, "scores", "[batch, classes] or [batch]")
-    check_dense(labels, "labels", "[batch]")
+    check_dense(labels, "y", "[batch]")
     if scores.ndim not in (1, 2):
         raise ValueError(f"scores has shape {list(scores.shape)}, expected [batch, classes], or [batch] when binary")
     if labels.ndim != 1:
-        raise ValueError(f"labels has shape {list(labels.shape)}, expected [batch]")
+        raise ValueError(f"y has shape {list(labels.shape)}, expected [batch]")
     if scores.shape[0] == 0:
         raise ValueError("scores is an empty batch, expected at least one sample")
     if scores.ndim == 2 and scores.shape[1] == 0:
         raise ValueError("scores has no classes, expected at least one score per sample")
     if len(labels) != len(scores):
-        raise ValueError(f"labels has {len(labels)} entries, but scores has {len(scores)} samples")
+        raise ValueError(f"y has {len(labels)} entries, but scores has {len(scores)} samples")
     if labels.device != scores.device:
-        raise ValueError(f"labels is on {labels.device}, but scores is on {scores.device}")
+        raise ValueError(f"y is on {labels.device}, but scores is on {scores.device}")
     if skips_values(labels):
         return
     if is_binary(scores):
@@ -237,7 +237,7 @@ def check_scores_and_labels(scores: Tensor, labels: Tensor, *, finite: bool = Fa
         check_finite(scores, "scores")
 
 
-def check_labels(labels: object, samples: int, name: str = "labels") -> None:
+def check_labels(labels: object, samples: int, name: str = "y") -> None:
     """Raise unless `labels` is a dense tensor of one label per sample, before the scores of a network are known."""
     check_dense(labels, name, "[batch]")
     assert isinstance(labels, Tensor)
@@ -259,7 +259,7 @@ def check_index(index: object, samples: int, name: str = "index") -> None:
         raise ValueError(f"{name} has shape {list(index.shape)}, expected [{samples}], one entry per sample")
 
 
-def check_signs(labels: Tensor, name: str = "labels") -> None:
+def check_signs(labels: Tensor, name: str = "y") -> None:
     """Raise unless `labels` are floats -1 and 1, the labels of networks with one score per sample."""
     if not labels.is_floating_point():
         raise TypeError(f"{name} has dtype {labels.dtype}, expected float labels -1.0 and 1.0 (one score per sample)")
@@ -271,7 +271,7 @@ def check_signs(labels: Tensor, name: str = "labels") -> None:
         )
 
 
-def check_class_indices(labels: Tensor, classes: int, name: str = "labels") -> None:
+def check_class_indices(labels: Tensor, classes: int, name: str = "y") -> None:
     """Raise unless `labels` are integers from 0 to `classes` - 1."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise TypeError(f"{name} has dtype {labels.dtype}, expected class indices ({classes} classes)")

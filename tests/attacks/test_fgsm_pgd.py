@@ -137,7 +137,7 @@ def test_autocast() -> None:
 
 def test_labels_and_scores_are_checked() -> None:
     network = nn.Linear(3, 2)
-    with pytest.raises(ValueError, match="labels has 2 at index 1"):
+    with pytest.raises(ValueError, match="y has 2 at index 1"):
         attacks.fgsm(network, torch.rand(2, 3), torch.tensor([0, 2]), 0.1)
     network.bias = nn.Parameter(torch.tensor([0.0, torch.nan]))
     with pytest.raises(ValueError, match=r"model has weights .bias. that are not finite"):

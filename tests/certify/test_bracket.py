@@ -267,7 +267,7 @@ def test_bad_arguments_are_told() -> None:
         bracket(model, torch.cat((x[:1], x[1:] * math.nan)), y)
     with pytest.raises(TypeError, match=r"x has dtype torch\.int64"):
         bracket(model, x.long(), y)
-    with pytest.raises(ValueError, match="labels has 9 at index 1"):
+    with pytest.raises(ValueError, match="y has 9 at index 1"):
         bracket(model, x, torch.tensor([0, 9]))
     with pytest.raises(ValueError, match="batch_size is 0"):
         bracket(model, x, y, batch_size=0)

@@ -265,5 +265,5 @@ def test_what_is_not_known_is_named() -> None:
         certify.radius(good, x, y, start=torch.tensor([1.0, 0.0]))
     with pytest.raises(ValueError, match=r"p is 0\.5"):
         certify.radius(good, x, y, p=0.5)
-    with pytest.raises(ValueError, match="labels has 7 at index 0"):
+    with pytest.raises(ValueError, match="y has 7 at index 0"):
         certify.radius(good, x, torch.tensor([7, 0]))

@@ -194,7 +194,7 @@ def test_samples_without_a_margin_are_counted(run: Run, monkeypatch: pytest.Monk
                 "--data",
                 "digits",
             ),
-            "labels has dtype torch.int64",
+            "y has dtype torch.int64",
         ),
     ],
 )

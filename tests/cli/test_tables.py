@@ -46,7 +46,7 @@ def test_names_of_classes_stand_beside_their_numbers() -> None:
     assert tables.label_of(1, ["a", "b"]) == "1 b"
     assert tables.label_of(1, ["0", "1"]) == "1"
     assert tables.label_of(2, ["a", "b"]) == "2"
-    assert tables.label_of(-1.0, ["a", "b"]) == "-1"
+    assert tables.label_of(-1.0, ["a", "b"]) == "-1 a"
     found = "\n".join(lines(tables.by_class(RESULT, "[red]x", ["cat", "dog"])))
     assert "l_inf distance at [red]x, class by class" in found
     assert "0 cat" in found

@@ -171,8 +171,8 @@ def test_data_that_can_not_be() -> None:
     dark[3] = 0
     for bad, error, sentence in (
         ((dark, y), ValueError, "x has norm 0 at index 3"),
-        ((x, y + 9), ValueError, r"labels has \d+ at index \d"),
-        ((x, y.float()), TypeError, "labels has dtype torch.float32"),
+        ((x, y + 9), ValueError, r"y has \d+ at index \d"),
+        ((x, y.float()), TypeError, "y has dtype torch.float32"),
         (((x * 16).to(torch.uint8), y), TypeError, "x has dtype torch.uint8"),
     ):
         model = mlp()
@@ -180,7 +180,7 @@ def test_data_that_can_not_be() -> None:
         with pytest.raises(error, match=sentence):
             control.normalized_margin(model, bad, target=1.0)
         assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before))
-    with pytest.raises(TypeError, match=r"labels has dtype torch\.int64"):
+    with pytest.raises(TypeError, match=r"y has dtype torch\.int64"):
         control.normalized_margin(mlp(outputs=1), (x, y), target=1.0)
 
 

@@ -109,4 +109,4 @@ def test_through_a_kink_in_closed_form() -> None:
 def test_bad_arguments_are_told(change: dict[str, Any], sentence: str) -> None:
     model, _, x, labels = scene("relu", 2)
     with pytest.raises(ValueError, match=sentence):
-        geometry.jacobian_margin(**{"model": model, "x": x, "labels": labels, **change})
+        geometry.jacobian_margin(**{"model": model, "x": x, "y": labels, **change})

@@ -173,14 +173,14 @@ P, ONES = small_posterior(), torch.ones(4, 3)
         (lambda: gp.ensemble(P, 1, seed=0, draws=0), ValueError, "draws is 0"),
         (lambda: gp.ensemble(P, 1, seed=-1), ValueError, "seed is -1"),
         (lambda: gp.ensemble(5, 1, seed=0), TypeError, "posterior is 5"),  # type: ignore[arg-type]
-        (lambda: gp.expected_accuracy(P, torch.ones(4), 1), ValueError, r"labels has shape \[4\]"),
+        (lambda: gp.expected_accuracy(P, torch.ones(4), 1), ValueError, r"y has shape \[4\]"),
         (lambda: gp.expected_accuracy(P, torch.ones(5), 0), ValueError, "members is 0"),
         (lambda: gp.finite_ensemble(ONES[0]), ValueError, r"predictions has shape \[3\]"),
         (lambda: gp.finite_ensemble(ONES[:1]), ValueError, r"predictions has shape \[1, 3\]"),
         (lambda: gp.finite_ensemble(ONES.long()), TypeError, r"predictions has dtype torch\.int64"),
         (lambda: gp.finite_ensemble([1.0]), TypeError, "predictions is a list"),  # type: ignore[arg-type]
         (lambda: gp.finite_ensemble(ONES * math.nan), ValueError, "predictions has nan at index 0"),
-        (lambda: gp.finite_ensemble(ONES, torch.ones(2)), ValueError, "labels has 2 entries"),
+        (lambda: gp.finite_ensemble(ONES, torch.ones(2)), ValueError, "y has 2 entries"),
         (lambda: gp.finite_ensemble(ONES, sizes=[5]), ValueError, r"sizes\[0\] is 5"),
         (lambda: gp.finite_ensemble(ONES, sizes=[0]), ValueError, r"sizes\[0\] is 0"),
     ],

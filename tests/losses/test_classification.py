@@ -84,7 +84,7 @@ def test_soft_hinge_is_pytorchs_multilabel_soft_margin_loss_on_one_hot_labels(
 def test_bad_labels_and_scores_get_their_sentence(
     loss: CrossEntropy, scores: torch.Tensor, labels: torch.Tensor, untyped: None
 ) -> None:
-    with pytest.raises(ValueError, match="labels has 5 at index 0"):
+    with pytest.raises(ValueError, match="y has 5 at index 0"):
         loss.of(scores, torch.cat([torch.tensor([5]), labels[1:]]))
     with pytest.raises(ValueError, match="scores has nan at index 2"):
         loss.of(scores.index_fill(0, torch.tensor([2]), torch.nan), labels)

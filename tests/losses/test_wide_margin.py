@@ -367,7 +367,7 @@ def test_wrong_places_and_labels() -> None:
         WideMargin(at=("layer",))(network, x, y)
     with pytest.raises(ValueError, match=r"^at has '1' twice"):
         WideMargin(at=("1", "1"))(network, x, y)
-    with pytest.raises(ValueError, match=r"label"):
+    with pytest.raises(ValueError, match=r"^y has 3"):
         WideMargin()(network, x, y + 1)
     with pytest.raises(ValueError, match=r"nn\.Embedding"):
         WideMargin()(network, x.long(), y)

@@ -266,7 +266,7 @@ def test_class_indices_with_one_score_are_an_error(column: bool) -> None:
     network, x, _ = smooth(outputs=1)
     if not column:
         network.append(nn.Flatten(0))
-    with pytest.raises(TypeError, match=r"labels has dtype torch\.int64"):
+    with pytest.raises(TypeError, match=r"y has dtype torch\.int64"):
         distance(network, x, torch.tensor([0, 1, 1, 0]))
 
 

@@ -160,5 +160,5 @@ def test_by_class(labels: Tensor) -> None:
 
 @pytest.mark.usefixtures("untyped")
 def test_by_class_needs_a_label_a_margin() -> None:
-    with pytest.raises(ValueError, match=r"^labels has shape \[2\]"):
+    with pytest.raises(ValueError, match=r"^y has shape \[2\]"):
         by_class(torch.zeros(3), torch.tensor([0, 1]))

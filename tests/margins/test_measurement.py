@@ -249,7 +249,7 @@ def test_the_network_is_left_as_it_was() -> None:
 
 def test_the_network_is_left_as_it_was_after_an_error() -> None:
     network, x, y = case()
-    with pytest.raises(ValueError, match="labels has 9 at index 1"):
+    with pytest.raises(ValueError, match="y has 9 at index 1"):
         measure(network, (x, torch.where(torch.arange(len(y)) == 5, 9, y)), batch_size=4)
     assert all(module.training for module in network.modules())
     assert all(p.requires_grad for p in network.parameters())

@@ -244,7 +244,7 @@ def test_other_bad_arguments(function: Any) -> None:
         function(network, X, Y, biases="drop")
     with pytest.raises(ValueError, match=r"^Sequential has no layer with weights"):
         function(nn.Sequential(nn.ReLU()), X, Y)
-    with pytest.raises(ValueError, match=r"^labels has 7 at index 1"):
+    with pytest.raises(ValueError, match=r"^y has 7 at index 1"):
         function(network, X, torch.tensor([0, 7]))
     dead = copy.deepcopy(network)
     nn.init.zeros_(next(dead.parameters()))

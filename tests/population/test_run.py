@@ -153,7 +153,7 @@ def test_a_wrong_label_is_found_before_it_is_recorded(bad: int, device: str) -> 
     data = samples(60)
     y = data.y.clone()
     y[torch.randperm(60, generator=torch.Generator().manual_seed(0))[:1]] = bad
-    with pytest.raises(ValueError, match=f"labels has {bad} at index"):
+    with pytest.raises(ValueError, match=f"y has {bad} at index"):
         population.fit(
             networks(MLP), Samples(data.x, y), loss=losses.CrossEntropy(), optimizer=SGD(lr=0.1), steps=30,
             batch_size=2, chunk=3, device=device, cuda_graph=True,

@@ -341,7 +341,7 @@ def two_numbers(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 def test_labels_out_of_range_are_not_taken_for_a_broken_network() -> None:
     data = Samples(samples().x, samples().y + 1)
-    with pytest.raises(ValueError, match=r"labels has 3 at index \d+"):
+    with pytest.raises(ValueError, match=r"y has 3 at index \d+"):
         wm.fit(network(), data, loss=losses.CrossEntropy(), callbacks=[UNMEASURED], **FIT)
 
 

@@ -45,7 +45,7 @@ class InputMargin:
 def input_margin(
     model: nn.Module,
     x: Tensor,
-    labels: Labels,
+    y: Labels,
     *,
     jacobian: Literal["estimate", "exact"] = "estimate",
     directions: int = 8,
@@ -67,7 +67,7 @@ def input_margin(
     Args:
         model: a chain of layers, biases allowed, see `chain.chain_of`.
         x: inputs.
-        labels: class indices, or ±1 for a network with one output.
+        y: class indices, or ±1 for a network with one output.
         jacobian: (19) as an "estimate", or for inputs of two dimensions "exact", see `geometry.jacobian_margin`.
         directions: random directions of the estimate of (19), beside that of the gradient; 0 leaves it out.
         steps: points of the average Jacobian along each direction.
@@ -80,7 +80,7 @@ def input_margin(
     check_choice("jacobian", jacobian, ("estimate", "exact"))
     check_seed(seed)
     check_batch(x, "x")
-    check_labels(labels, len(x))
+    check_labels(y, len(x))
     if jacobian == "exact" and tuple(x.shape[1:]) != (2,):
         raise ValueError(f"jacobian is 'exact', but x has shape {list(x.shape)}, expected [batch, 2]")
     chain = chain_of(model, x, biases="ignore", batch_norm=True)
@@ -89,17 +89,17 @@ def input_margin(
         raise TypeError(f"layer {last.name!r} is a {type(last.module).__name__}, expected a Linear layer at the end")
     network = unwrap(model)
     scores = predict(network, x, batch_size=batch_size)
-    gamma = output_margin(scores, labels.to(scores.device), last.weight).cpu()
+    gamma = output_margin(scores, y.to(scores.device), last.weight).cpu()
     spectral = math.prod((link.lipschitz for link in hidden), start=1.0)
     frobenius = math.prod((link.frobenius for link in hidden), start=1.0)
     nineteen: Certificate | MarginEstimate | None = None
     if jacobian == "exact":
         # Balls are cut at 10 times the spread of the samples, which keeps the bound valid.
         wide = float(torch.linalg.vector_norm((x - x.mean(dim=0)).double(), dim=1).max())
-        values = jacobian_margin(network, x, labels, reach=10 * wide or 10.0).cpu()
+        values = jacobian_margin(network, x, y, reach=10 * wide or 10.0).cpu()
         nineteen = Certificate(what="Jacobian bound (19), exact in 2-D", values=values)
     elif directions:
-        nineteen = jacobian_estimate(network, x, labels, directions, steps, seed, batch_size)
+        nineteen = jacobian_estimate(network, x, y, directions, steps, seed, batch_size)
     return InputMargin(
         output=gamma,
         frobenius=Certificate(what="γ_out/Π‖W‖_F (20)", values=gamma / (frobenius * chain.factor)),
@@ -111,14 +111,14 @@ def input_margin(
     )
 
 
-def output_margin(scores: Tensor, labels: Tensor, classifier: Tensor) -> PerExample:
+def output_margin(scores: Tensor, y: Tensor, classifier: Tensor) -> PerExample:
     """max(min_{c≠y} (f_y − f_c)/‖v_y − v_c‖_2, 0) in float64 (sokolic, 13): the distance to the nearest class."""
-    check_scores_and_labels(scores, labels, finite=True)
+    check_scores_and_labels(scores, y, finite=True)
     f = scores.double()
     v = classifier.to(f)
     if is_binary(scores):
-        return (f.reshape(-1) * labels / torch.linalg.vector_norm(v)).clamp(min=0)
-    y = labels.long()
+        return (f.reshape(-1) * y / torch.linalg.vector_norm(v)).clamp(min=0)
+    y = y.long()
     gaps = f.gather(1, y[:, None]) - f
     present, which = y.unique(return_inverse=True)
     # Class by class: all differences of rows at once would be classes² × features entries.
@@ -130,7 +130,7 @@ def output_margin(scores: Tensor, labels: Tensor, classifier: Tensor) -> PerExam
 
 
 def jacobian_estimate(
-    network: nn.Module, x: Tensor, labels: Tensor, directions: int, steps: int, seed: int, batch_size: int
+    network: nn.Module, x: Tensor, y: Tensor, directions: int, steps: int, seed: int, batch_size: int
 ) -> MarginEstimate:
     """The smallest t with ‖∇̄(f_y − f_c)‖_2·t ≥ f_y − f_c, ∇̄ averaged from x to x + t·u, over directions u.
 
@@ -142,9 +142,9 @@ def jacobian_estimate(
     generator = torch.Generator().manual_seed(seed)
     parts = []
     with evaluating(network), uncompiled(network), torch.enable_grad():
-        for batch, y in zip(x.split(batch_size), labels.split(batch_size)):
+        for batch, labels in zip(x.split(batch_size), y.split(batch_size)):
             inputs = cast_input(network, batch)
-            parts.append(_along(network, inputs, y.to(inputs.device), directions, steps, generator))
+            parts.append(_along(network, inputs, labels.to(inputs.device), directions, steps, generator))
     return MarginEstimate(what=f"Jacobian bound (19) along {directions + 1} directions", values=torch.cat(parts).cpu())
 
 

@@ -60,7 +60,7 @@ class OdnBound(Bound):
 def odn(
     model: nn.Module,
     x: Tensor,
-    labels: Labels,
+    y: Labels,
     *,
     r: float,
     theta: float,
@@ -83,7 +83,7 @@ def odn(
     Args:
         model: a chain of layers without biases, see `chain.chain_of`.
         x: the training inputs.
-        labels: class indices, or ±1 for a network with one output.
+        y: class indices, or ±1 for a network with one output.
         r: the centre of the band without loss.
         theta: its half-width, 0 < θ < r.
         delta: the probability that the bound fails.
@@ -101,10 +101,10 @@ def odn(
     check_choice("cushion_form", cushion_form, ("printed", "squared"))
     check_choice("log_form", log_form, ("printed", "proof"))
     check_batch(x, "x")
-    check_labels(labels, len(x))
+    check_labels(y, len(x))
     found = cushions(model, x, probes=probes, seed=seed, batch_size=batch_size, biases=biases)
     chain = chain_of(model, x, biases=biases)
-    distances, sizes = _margins(model, x, labels, batch_size)
+    distances, sizes = _margins(model, x, y, batch_size)
     layers = tuple(_layer(link, found, 2 if cushion_form == "squared" else 1) for link in chain.weights)
     depth, m = len(layers), len(x)
     ratio = ((r + theta) / (r - theta)) ** 2
@@ -156,9 +156,9 @@ def _layer(link: Link, found: Cushions, power: int) -> OdnLayer:
     return OdnLayer(name=link.name, stable_rank=rank, cushion=cushion, minimal_cushion=minimal, share=share)
 
 
-def _margins(model: nn.Module, x: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
+def _margins(model: nn.Module, x: Tensor, y: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
     """The linearised l_2 distance at the input, and ‖f(x)‖_2, of every sample."""
     network = unwrap(model)
-    measured_at = measure(network, (x, labels), at=(places.INPUT,), batch_size=batch_size, progress=False)
+    measured_at = measure(network, (x, y), at=(places.INPUT,), batch_size=batch_size, progress=False)
     scores = predict(network, x, batch_size=batch_size).double().reshape(len(x), -1)
     return measured_at.margins[places.INPUT].double(), norms.lp(scores, 2.0)

@@ -50,7 +50,7 @@ class SpectralBound(Bound):
 def spectral(
     model: nn.Module,
     x: Tensor,
-    labels: Labels,
+    y: Labels,
     *,
     margin: float,
     reference: nn.Module | Literal["identity"] | None = None,
@@ -70,7 +70,7 @@ def spectral(
     Args:
         model: a chain of layers without biases, see `chain.chain_of`.
         x: the training inputs.
-        labels: class indices, or ±1 for a network with one output.
+        y: class indices, or ±1 for a network with one output.
         margin: γ > 0, in units of the scores.
         reference: M, chosen before the data was seen: a network of the same shape, usually the initial one;
             `"identity"`, as in odn's eq. 3; None is zero.
@@ -86,14 +86,14 @@ def spectral(
         raise ValueError(f"reference is {reference!r}, expected a network, 'identity' or None")
     check_type("reference", reference, (nn.Module, str, type(None)), "a network, 'identity' or None")
     check_batch(x, "x")
-    check_labels(labels, len(x))
+    check_labels(y, len(x))
     chain = chain_of(model, x, biases=biases)
     found = tuple(
         SpectralLayer(name=link.name, spectral=link.lipschitz, deviation=_deviation(link, reference, convolutions))
         for link in chain.weights
     )
     scores = predict(unwrap(model), x, batch_size=batch_size)
-    margins = output(scores, labels.to(scores.device))
+    margins = output(scores, y.to(scores.device))
     product = math.prod((layer.spectral for layer in found), start=1.0)
     summed = sum((layer.deviation / layer.spectral) ** (2 / 3) for layer in found) ** 1.5
     complexity = product * chain.factor * summed

@@ -24,7 +24,7 @@ _ROWS = 2**14  # sectors per chunk
 def jacobian_margin(
     model: nn.Module,
     x: Float[Tensor, "batch 2"],
-    labels: Labels,
+    y: Labels,
     *,
     reach: float | int = 10.0,
     tolerance: float = 1e-6,
@@ -41,7 +41,7 @@ def jacobian_margin(
     Args:
         model: a network that `geometry` reads, biases allowed.
         x: samples in the plane.
-        labels: class indices, or ±1 for a network of one output; a misclassified sample has 0 (erratum 2).
+        y: class indices, or ±1 for a network of one output; a misclassified sample has 0 (erratum 2).
         reach: largest distance; a sample whose ball is larger gets `reach`, which is then a lower bound.
         tolerance: relative, of the answer.
         max_cells: more cells than that around a sample are an error.
@@ -56,7 +56,7 @@ def jacobian_margin(
     x = network.double(x)
     found = [
         _one(network, point[None], towards, float(reach), tolerance, max_cells, index)
-        for index, (point, towards) in enumerate(zip(x, network.towards(x, labels)))
+        for index, (point, towards) in enumerate(zip(x, network.towards(x, y)))
     ]
     return torch.tensor(found, dtype=torch.float64, device=x.device)
 

@@ -17,7 +17,7 @@ from widemargin.types import Labels, PerExample
 def exact_margin(
     piece: Slice,
     points: Float[Tensor, "batch 2"],
-    labels: Labels,
+    y: Labels,
     *,
     signed: bool = False,
     outside: Literal["raise", "edge"] = "raise",
@@ -31,7 +31,7 @@ def exact_margin(
     Args:
         piece: an exact slice; a raster has no exact margins.
         points: points `[batch, 2]` of the slice, in its coordinates and inside its box.
-        labels: class indices, or ±1 for a network of one output.
+        y: class indices, or ±1 for a network of one output.
         signed: whether misclassified points get a negative distance.
         outside: for a point that is nearer to the edge of the box than to any boundary in it: "raise" a `ValueError`,
             or return the distance to the "edge", a lower bound of the margin's absolute value.
@@ -41,7 +41,7 @@ def exact_margin(
     check_choice("outside", outside, ("raise", "edge"))
     check_flag("signed", signed)
     check_batch(points, "points")
-    check_labels(labels, len(points))
+    check_labels(y, len(points))
     if points.shape[1:] != (2,):
         raise ValueError(f"points has shape {list(points.shape)}, expected [batch, 2]: coordinates in the slice")
     points = points.to(piece.maps)
@@ -50,15 +50,15 @@ def exact_margin(
     if len(beyond):
         index = int(beyond[0])
         raise ValueError(f"points[{index}] is {points[index].tolist()}, outside the box {piece.plane.box}")
-    labels = labels.to(points.device)
-    right = output(piece.scores(points), labels) > 0
+    y = y.to(points.device)
+    right = output(piece.scores(points), y) > 0
     found = piece.boundary()
     ends = found.ends @ piece.plane.frame.T
     places = points @ piece.plane.frame.T
     every = _distances(places, ends)
     if signed:
         # Of a misclassified point only a boundary of its own class counts.
-        own = (found.labels[None] == labels.to(found.labels.dtype)[:, None, None]).any(dim=2)
+        own = (found.labels[None] == y.to(found.labels.dtype)[:, None, None]).any(dim=2)
         every = torch.where(right, every, _distances(places, ends, own))
     corners = piece.plane.outline().corners[0] @ piece.plane.frame.T
     sides = torch.stack((corners, corners.roll(-1, 0)), dim=1)

@@ -42,7 +42,7 @@ def ensemble(posterior: Posterior, members: int, *, seed: int, draws: int = 1) -
 
 
 @torch.no_grad()
-def expected_accuracy(posterior: Posterior, labels: Shaped[Tensor, " test"], members: int) -> float:
+def expected_accuracy(posterior: Posterior, y: Shaped[Tensor, " test"], members: int) -> float:
     """Expected accuracy of the sign of an average of `members` draws: mean of Φ(y·√m·γC_1/(σ^L·√C_2)).
 
     The expectation, over draws from farhang's (3), of the share of test points with y·prediction > 0; Fig. 6 (right)
@@ -50,8 +50,8 @@ def expected_accuracy(posterior: Posterior, labels: Shaped[Tensor, " test"], mem
     """
     check_type("posterior", posterior, Posterior, "the result of gp.posterior")
     check_count("members", members)
-    check_labels(labels, len(posterior.c1), "labels", "the posterior's test_x")
-    signal = labels.to(posterior.c1) * posterior.mean * math.sqrt(members)
+    check_labels(y, len(posterior.c1), "y", "the posterior's test_x")
+    signal = y.to(posterior.c1) * posterior.mean * math.sqrt(members)
     deviation = posterior.variance.sqrt()
     certain = (signal > 0).to(torch.float64)
     return float(torch.where(deviation > 0, torch.special.ndtr(signal / deviation), certain).mean())
@@ -78,7 +78,7 @@ class Ensemble:
 @torch.no_grad()
 def finite_ensemble(
     predictions: Float[Tensor, "members n"] | Float[Tensor, "members n classes"],
-    labels: Shaped[Tensor, " n"] | None = None,
+    y: Shaped[Tensor, " n"] | None = None,
     *,
     sizes: Sequence[int] | None = None,
 ) -> Ensemble:
@@ -94,7 +94,7 @@ def finite_ensemble(
 
     Args:
         predictions: outputs of the members at the same n points.
-        labels: of the n points; without them no accuracies.
+        y: labels of the n points; without them no accuracies.
         sizes: the numbers m of members, 1, 2, 4, … by default.
     """
     check_floating(predictions, "predictions", "[members, n]")
@@ -112,18 +112,18 @@ def finite_ensemble(
         check_count(f"sizes[{index}]", size)
         if size > members:
             raise ValueError(f"sizes[{index}] is {size}, but predictions has {members} members")
-    if labels is not None:
-        check_scores_and_labels(predictions[0], labels)
+    if y is not None:
+        check_scores_and_labels(predictions[0], y)
     outputs = predictions.to(torch.float64)
-    accuracies = {} if labels is None else {size: _accuracy(outputs, labels, size) for size in sizes}
+    accuracies = {} if y is None else {size: _accuracy(outputs, y, size) for size in sizes}
     return Ensemble(mean=outputs.mean(0), spread=outputs.std(0), accuracies=MappingProxyType(accuracies))
 
 
-def _accuracy(outputs: Tensor, labels: Tensor, size: int) -> float:
+def _accuracy(outputs: Tensor, y: Tensor, size: int) -> float:
     groups = len(outputs) // size
     means = outputs[: groups * size].unflatten(0, (groups, size)).mean(1)
     if means.ndim == 2:
-        return float((means * labels > 0).double().mean())
+        return float((means * y > 0).double().mean())
     top = means.topk(2, dim=2)
     alone = top.values[..., 0] > top.values[..., 1]
-    return float(((top.indices[..., 0] == labels) & alone).double().mean())
+    return float(((top.indices[..., 0] == y) & alone).double().mean())

@@ -109,11 +109,11 @@ class Distribution:
         }
 
 
-def by_class(margins: PerExample, labels: Labels) -> dict[int, Distribution]:
-    """One distribution per class that occurs in `labels`."""
+def by_class(margins: PerExample, y: Labels) -> dict[int, Distribution]:
+    """One distribution per class that occurs in `y`."""
     check_dense(margins, "margins", "[batch]")
-    check_dense(labels, "labels", "[batch]")
-    if margins.shape != labels.shape:
-        raise ValueError(f"labels has shape {list(labels.shape)}, but margins has shape {list(margins.shape)}")
-    classes: Iterable[float] = labels.unique().tolist()
-    return {int(c): Distribution.of(margins[labels == c]) for c in classes}
+    check_dense(y, "y", "[batch]")
+    if margins.shape != y.shape:
+        raise ValueError(f"y has shape {list(y.shape)}, but margins has shape {list(margins.shape)}")
+    classes: Iterable[float] = y.unique().tolist()
+    return {int(c): Distribution.of(margins[y == c]) for c in classes}

@@ -121,7 +121,6 @@ def fit(
         progress: show bars of the networks and the steps; by default on a terminal only.
     """
     _check_arguments(networks, schedule, cuda_graph)
-    regularizers = regularizers_of(regularizers)
     networks = list(networks)
     check_alike(networks)
     count = len(networks)
@@ -149,7 +148,7 @@ def fit(
         losses=_losses(loss, [len(own) for own in samples]),
         optimizers=stackable(_each("optimizer", optimizer, count, "training.SGD(lr=0.1)"), networks[0]),
         seeds=_each("seeds", seeds, count),
-        regularizers=regularizers,
+        regularizers=regularizers_of(regularizers),
         steps=steps,
         batch_size=batch_size,
         schedule=schedule,

@@ -121,7 +121,6 @@ def fit(
     check_callable("optimizer", optimizer, "functools.partial(torch.optim.SGD, lr=0.1)", makes=Optimizer)
     check_callable("schedule", schedule, "training.Cosine()")
     _check_options(read_as, gradient_clip, callbacks, devices)
-    regularizers = regularizers_of(regularizers)
     opened = _opened(model, data)
     given = list(callbacks)
     stop_failed, measure = _taken(given, StopFailed()), _taken(given, Measure())
@@ -136,7 +135,7 @@ def fit(
         epochs=epochs,
         optimizer=optimizer,
         schedule=schedule,
-        regularizers=regularizers,
+        regularizers=regularizers_of(regularizers),
         batch_size=batch_size,
         seed=seed,
         validation=_validation(validation, opened),
