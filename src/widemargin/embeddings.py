@@ -13,19 +13,29 @@ _first: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
 
 
 def first_embedding(model: nn.Module, x: ModelInputs, dtype: torch.dtype) -> str:
-    """The first embedding that a forward pass reaches: encoders with shared weights have others that none reaches.
+    """The first embedding that a forward pass reaches whose output has a row for every sample.
 
-    It is looked for once for each network, by a pass of two samples in evaluation mode.
+    Encoders with shared weights have embeddings that no pass reaches, and those of positions have a row for each
+    position. It is looked for once for each network, by passes of two and three samples in evaluation mode.
     """
     names, network = _embeddings(model, dtype), unwrap(model)
-    if len(names) == 1:
-        return names[0]
     if _first.get(network) not in names:
+        counts = {min(len(x), 2), min(len(x), 3)}
         try:
-            shapes = output_shapes(network, x[:2], names)
+            runs = {count: output_shapes(network, x[:count], names) for count in counts}
         except Exception:  # the caller's own pass raises it for all of x
             return names[0]
-        _first[network] = next((name for name in names if shapes[name]), names[0])
+        has_rows = [
+            name
+            for name in runs[max(counts)]
+            if all(any(shape is not None and shape[:1] == (count,) for shape in runs[count][name]) for count in counts)
+        ]
+        if not has_rows:
+            raise ValueError(
+                f"no embedding of {type(network).__name__} has a row for every sample ({', '.join(names)}): name a "
+                "module with at=(…,)"
+            )
+        _first[network] = has_rows[0]
     return _first[network]
 
 

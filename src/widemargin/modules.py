@@ -172,22 +172,24 @@ def scores_of(output: Any) -> Tensor:
 def output_shapes(model: nn.Module, x: ModelInputs, names: Iterable[str]) -> dict[str, list[torch.Size | None]]:
     """The shapes of the outputs of modules in a forward pass in evaluation mode, one for each of their runs.
 
+    Modules are in the order in which they run first, after those that do not.
     None stands for an output without a floating-point tensor. Gradients are switched on, without which transformers
     call fewer of their modules.
     """
     network = unwrap(model)
     found: dict[str, list[torch.Size | None]] = {name: [] for name in names}
     with ExitStack() as stack:
-        for name, shapes in found.items():
-            hook = network.get_submodule(name).register_forward_hook(functools.partial(_note_shape, shapes))
+        for name in list(found):
+            hook = network.get_submodule(name).register_forward_hook(functools.partial(_note_shape, found, name))
             stack.callback(hook.remove)
         with evaluating(network), uncompiled(network), torch.inference_mode(False), torch.enable_grad():
             forward(network, x.clone() if x.is_inference() else x)
     return found
 
 
-def _note_shape(shapes: list[torch.Size | None], _: nn.Module, __: object, output: object) -> None:
+def _note_shape(found: dict[str, list[torch.Size | None]], name: str, _: nn.Module, __: object, output: object) -> None:
     """Forward hook of `output_shapes`."""
+    shapes = found[name] if found[name] else found.setdefault(name, found.pop(name))  # to the end
     try:
         tensor = scores_of(output)
     except TypeError:

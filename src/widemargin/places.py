@@ -29,6 +29,7 @@ from torch.utils.hooks import RemovableHandle
 from widemargin._autograd.frozen_batchnorm import Route, freeze
 from widemargin._autograd.graph_search import is_computed_from
 from widemargin._autograd.jacobian_products import batched_vjp, jvp
+from widemargin._cuda.cudnn import without_cudnn
 from widemargin.checks import check_choice, check_module, check_module_name, check_type
 from widemargin.embeddings import embedding_places, first_embedding
 from widemargin.modules import (
@@ -242,7 +243,7 @@ def watch(model: nn.Module, places: Places = (INPUT,), *, statistics: BatchStati
             stack.enter_context(uncompiled(model))
         else:
             at._is_compiled = is_compiled(model)
-        stack.enter_context(_without_cudnn(modules.values()))
+        stack.enter_context(without_cudnn(modules.values()))
         if statistics == "frozen":
             route = at.frozen_route()
             for name in mixing:
@@ -260,7 +261,7 @@ def moved(model: nn.Module, steps: Mapping[str, Tensor]) -> Iterator[None]:
     with ExitStack() as stack:
         if steps.keys() != {INPUT} or _compiles_hooks(model):
             stack.enter_context(uncompiled(model))
-        stack.enter_context(_without_cudnn(modules.values()))  # as in `watch`: other kernels have other dropout masks
+        stack.enter_context(without_cudnn(modules.values()))  # as in `watch`: other kernels have other dropout masks
         for name in steps:
             stack.callback(_attach(model, modules.get(name, model), name, add).remove)
         yield
@@ -269,18 +270,6 @@ def moved(model: nn.Module, steps: Mapping[str, Tensor]) -> Iterator[None]:
 def _compiles_hooks(model: nn.Module) -> bool:
     """Whether hooks are compiled with the network, which was compiled in place by `model.compile()`."""
     return getattr(model, "_compiled_call_impl", None) is not None
-
-
-@contextmanager
-def _without_cudnn(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Recurrent layers without cuDNN, whose kernels have no backward pass in evaluation mode."""
-    before = torch.backends.cudnn.enabled
-    if any(isinstance(module, nn.RNNBase) for module in modules):
-        torch.backends.cudnn.enabled = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.enabled = before
 
 
 def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:
@@ -293,7 +282,7 @@ def check_places(model: nn.Module, places: Places) -> tuple[str, ...]:
     network = unwrap(model)
     names = {module: name or OUTPUT for name, module in network.named_modules()}
     if places == "all":
-        has_embedding = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in names)
+        has_embedding = any(map(_is_embedding, names))
         leaves = (m for m in names if not any(m.children()) and any(True for _ in m.parameters()))
         return (*(() if has_embedding else (INPUT,)), *(names[module] for module in leaves))
     if isinstance(places, (str, nn.Module)) or not isinstance(places, Iterable):
@@ -322,7 +311,7 @@ def check_watched(at: At, scores: Tensor) -> None:
 def default_places(model: nn.Module, x: ModelInputs) -> tuple[str, ...]:
     """`("input",)`, or for integer inputs (tokens) the first embedding that a forward pass reaches."""
     x = arguments(model, x)
-    first = x if isinstance(x, Tensor) else x.first
+    first = _main_input(model, [x] if isinstance(x, Tensor) else list(map(x.__getitem__, x.keys())))
     if first.dtype == torch.uint8:
         raise TypeError(f"{_has_dtype(first.dtype)}; name a place with at=(…,) if they are tokens")
     return (INPUT,) if first.is_floating_point() else (first_embedding(model, x, first.dtype),)
@@ -340,10 +329,11 @@ def _attach(model: nn.Module, module: nn.Module, name: str, at: At) -> Removable
 
 def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments of the network, with the zero tensor of the place "input" added to the first tensor of them."""
-    items: list[tuple[int | str, object]] = [*enumerate(args), *kwargs.items()]
-    key, x = next(((key, value) for key, value in items if isinstance(value, Tensor)), (0, None))
-    if x is None:
+    tensors = {key: value for key, value in [*enumerate(args), *kwargs.items()] if isinstance(value, Tensor)}
+    if not tensors:
         raise TypeError("the network was called without a tensor, so there is no place 'input'")
+    x = _main_input(model, list(tensors.values()))
+    key = next(key for key, value in tensors.items() if value is x)
     if not x.is_floating_point():
         if x.dtype == torch.uint8:
             raise TypeError(_has_dtype(x.dtype))
@@ -356,7 +346,18 @@ def _add_to_input(model: nn.Module, at: At, args: Args, kwargs: Kwargs) -> tuple
     x = at.add(INPUT, x)
     if is_compiled(model):  # the graph of a batch of varying size is not kept for a second backward pass
         torch._dynamo.mark_static(x)
-    return ((*args[:key], x, *args[key + 1 :]), kwargs) if isinstance(key, int) else (args, {**kwargs, key: x})
+    return ((*args[:key], x, *args[key + 1 :]), kwargs) if isinstance(key, int) else (args, {**kwargs, str(key): x})
+
+
+def _main_input(model: nn.Module, tensors: Sequence[Tensor]) -> Tensor:
+    """The first tensor; without an embedding, which may take it, the first one of floating-point numbers, if any."""
+    if not tensors[0].is_floating_point() and not any(map(_is_embedding, unwrap(model).modules())):
+        return next((tensor for tensor in tensors if tensor.is_floating_point()), tensors[0])
+    return tensors[0]
+
+
+def _is_embedding(module: nn.Module) -> bool:
+    return isinstance(module, (nn.Embedding, nn.EmbeddingBag))
 
 
 def _has_dtype(dtype: torch.dtype) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,9 +25,64 @@ def test_states_are_drawn_from_again_and_left_as_they_were() -> None:
     with with_random_states(states, device):
         assert torch.equal(torch.rand(3), first)
     assert torch.equal(torch.get_rng_state(), after)
-    with with_random_states([], device):
+    with with_random_states(None, device):
         other = torch.rand(3)
     assert not torch.equal(other, first)
+
+
+def test_numbers_of_python_numpy_and_own_generators_are_drawn_again(untyped: None) -> None:
+    own = torch.Generator().manual_seed(3)
+
+    def draw() -> list[float]:
+        return [random.random(), float(np.random.rand()), float(torch.rand((), generator=own))]  # noqa: NPY002
+
+    device = torch.device("cpu")
+    states = random_states(device, [own])
+    assert states is not None
+    first = draw()
+    with with_random_states(states, device, [own]):
+        assert draw() == first
+    after = draw()
+    assert after != first
+    with with_random_states(states, device, [own]):
+        draw()
+        draw()
+    with with_random_states(states, device, [own]):
+        assert [draw(), draw()] == [first, after]
+    for change in (random.random, np.random.rand, lambda: torch.rand(2), lambda: torch.rand(2, generator=own)):
+        before, same = random_states(device, [own]), random_states(device, [own])
+        change()
+        now = random_states(device, [own])
+        assert before is not None
+        assert same is not None
+        assert now is not None
+        assert before.equals(same)
+        assert not before.equals(now)
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda self: float(torch.rand(())), lambda self: random.random(), lambda self: self.drawn()]
+)
+def test_both_passes_skip_the_same_layers(draw: Callable[[Any], float], untyped: None) -> None:
+    class Skipping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+            self.generator = torch.Generator().manual_seed(5)
+
+        def drawn(self) -> float:
+            return float(torch.rand((), generator=self.generator))
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = x + layer(x) if draw(self) < 0.5 else x
+            return x
+
+    network, x = Skipping(), torch.randn(5, 4)
+    two = TwoPasses(network)
+    scores, _ = two.first(x, ("input",))
+    assert two.is_random
+    torch.testing.assert_close(two.moved(x, {"input": torch.zeros_like(x)}), scores)
 
 
 def test_states_of_an_apple_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

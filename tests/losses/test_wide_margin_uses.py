@@ -7,6 +7,7 @@ import copy
 import itertools
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,103 @@ def test_a_table_in_its_own_units_behind_batch_norm_is_learnt(optimizer: Any) ->
     model = nn.Sequential(nn.BatchNorm1d(13), nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 3))
     wm.fit(model, (x[::2], y[::2]), loss=WideMargin(), optimizer=optimizer, epochs=60, batch_size=30, devices=CPU)
     assert wm.measure(model, (x[1::2], y[1::2])).accuracy > 0.93
+
+
+@pytest.mark.parametrize("values", ["digits", "constant columns", "rare values"])
+def test_columns_that_hardly_vary_behind_batch_norm_are_learnt(values: str) -> None:
+    """Batch norm magnifies them: steps along them made networks diverge."""
+    generator = torch.Generator().manual_seed(0)
+    if values == "digits":
+        data = wm.data.subset(wm.data.load("digits").train, count=300, seed=0, balanced=True)
+        x, y = data.x.flatten(1), data.y
+    else:
+        y = torch.arange(300) % 3
+        more = (
+            torch.ones(300, 2)
+            if values == "constant columns"
+            else (torch.rand(300, 6, generator=generator) < 0.02) * 1.0
+        )
+        clouds = torch.randn(300, 8, generator=generator) + 2 * torch.randn(3, 8, generator=generator)[y]
+        x = torch.cat([clouds, more], dim=1)
+    torch.manual_seed(0)
+    width, classes = x.shape[1], int(y.max()) + 1
+    model = nn.Sequential(nn.BatchNorm1d(width), nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, classes))
+    wm.fit(model, (x, y), optimizer=SGD(lr=0.05, momentum=0.9), epochs=10, batch_size=32, devices=CPU)
+    assert wm.measure(model, (x, y)).accuracy > 0.95
+
+
+@pytest.mark.parametrize("function", [torch.log1p, torch.sqrt])
+def test_steps_do_not_leave_the_domain_of_a_network(function: Callable[[Tensor], Tensor]) -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            scores: Tensor = self.layer(function(x))
+            return scores
+
+    torch.manual_seed(0)
+    y = torch.arange(60) % 3
+    x = torch.poisson(torch.rand(60, 8) * torch.tensor([2.0, 20.0, 90.0])[y][:, None])
+    model = Counts()
+    wm.fit(model, (x, y), optimizer=AdamW(lr=0.05), epochs=30, batch_size=20, devices=CPU)
+    assert wm.measure(model, (x, y), at=("output",)).accuracy > 0.9
+
+
+class Depth(nn.Module):
+    """Stochastic depth: other layers run in every pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        blocks = [nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU()) for _ in range(4)]
+        self.blocks, self.head = nn.ModuleList(blocks), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = x + block(x) if not self.training or torch.rand(()) < 0.5 else x
+        scores: Tensor = self.head(x)
+        return scores
+
+
+class Ghost(nn.Module):
+    """Batch norm of groups of ten samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(torch.cat([self.norm(part) for part in x.split(10)]))
+        return scores
+
+
+@pytest.mark.parametrize("build", [Depth, Ghost])
+def test_a_part_of_the_batch_may_run_other_layers(build: Callable[[], nn.Module]) -> None:
+    x, y = clouds()
+    torch.manual_seed(0)
+    model = build()
+    wm.fit(model, (x, y), loss=WideMargin(share=0.25), optimizer=AdamW(lr=0.02), epochs=40, batch_size=40, devices=CPU)
+    assert wm.measure(model, (x, y)).accuracy > 0.9
+    model.train()
+    for _ in range(10):
+        whole, part = (WideMargin(share=share)(model, x, y).detach().mean() for share in (1.0, 0.5))
+        assert float(part) < 3 * float(whole) + 0.3
+
+
+def test_the_loss_has_the_dtype_of_the_base() -> None:
+    class Cast(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            scores: Tensor = self.layer(x.float())
+            return scores
+
+    x, y = clouds()
+    for loss in (WideMargin(), WideMargin(share=0.5)):
+        assert loss(Cast(), x.double(), y).dtype == torch.float32
 
 
 def test_a_plain_loop_learns_and_widens_the_margins() -> None:

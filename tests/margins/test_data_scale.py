@@ -38,6 +38,42 @@ def test_units_of_measurement_are_left_out_and_similar_spreads_are_not() -> None
     torch.testing.assert_close(found.std(dim=1), found.std(dim=1)[:, :1].expand(1, 6), rtol=1e-9, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("unit", [1e-30, 1e18, 1e30])
+def test_very_large_and_small_units(unit: float, dtype: torch.dtype) -> None:
+    points = torch.randn(1, 20, 4, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    y, gradients = torch.arange(20)[None] % 3, torch.randn(1, 20, 4, dtype=dtype)
+    plain, other = DataScale.of(points, y), DataScale.of(unit * points, y)
+    torch.testing.assert_close(other.steps_down(gradients / unit, 2.0) / unit, plain.steps_down(gradients, 2.0))
+    torch.testing.assert_close(other.separation, plain.separation)
+
+
+def test_coordinates_that_hardly_vary_do_not_lead_a_step() -> None:
+    """A network may magnify them, as a batch norm does; of others the unit stays as it is."""
+    points = torch.randn(1, 30, 5, generator=torch.Generator().manual_seed(0)).double()
+    points[0, :, 0], points[0, 1:, 1] = 1.0, 0.0
+    gradients = torch.ones(1, 30, 5).double()
+    scale = DataScale.of(points, torch.arange(30)[None] % 3)
+    plain = scale.steps_down(gradients, 2.0)
+    gradients[:, :, :2] *= 300
+    steps = scale.steps_down(gradients, 2.0)
+    torch.testing.assert_close(steps[0, :, 2:], plain[0, :, 2:])
+    torch.testing.assert_close((steps * gradients)[0, :, :2], (plain * 1.0)[0, :, :2])
+    gradients[:, :, 2:] *= 1e-9  # then those are magnified that vary
+    assert float(scale.steps_down(gradients, 2.0)[0, :, :2].abs().max()) < 1e-6
+    gradients[:, :, 2:] *= 300e9
+    torch.testing.assert_close(scale.steps_down(gradients, 2.0), plain)
+
+
+def test_samples_whose_gradient_is_not_finite_have_no_step() -> None:
+    points = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(0))
+    gradients = torch.ones(1, 6, 4)
+    gradients[0, 2, 1], gradients[0, 4, 0] = torch.inf, torch.nan
+    steps = DataScale.of(points, torch.arange(6)[None] % 2).steps_down(gradients, 2.0)
+    assert (steps[0] == 0).all(dim=1).tolist() == [False, False, True, False, True, False]
+    assert bool(steps.isfinite().all())
+
+
 def test_what_varies_by_rounding_alone_does_not_vary() -> None:
     points = torch.randn(1, 60, 5, generator=torch.Generator().manual_seed(0))
     points[0, :, 0] = 0.1

@@ -33,7 +33,7 @@ def test_a_step_of_zero_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "dropout" not in name])
-def test_a_part_has_the_scores_it_has_in_the_batch(name: str) -> None:
+def test_a_part_has_the_scores_it_has_in_the_batch(name: str, untyped: None) -> None:
     two, x, at = passes(name)
     scores, _ = two.first(x, at)
     torch.testing.assert_close(two.again(x[::3], at)[0], scores[::3], rtol=1e-10, atol=1e-12)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -30,24 +30,27 @@ ChannelPair = tuple[Tensor | None, Tensor | None]
 
 
 class KeptStatistics:
-    """The statistics of every batch normalisation of a forward pass, in the order of the calls.
+    """The statistics of every batch normalisation of a forward pass: by its weight, and in the order of the calls.
 
-    It sees all calls of `F.batch_norm` in training mode, so also those of layers with a `forward` of their own.
+    It sees all calls of `F.batch_norm` in training mode, so also those of layers with a `forward` of their own. A layer
+    that ran more often in the pass that uses them, as with stochastic depth, has statistics of its own there.
     """
 
     def __init__(self) -> None:
-        self._kept: list[Statistics] = []
+        self._kept: dict[int, list[Statistics]] = {}
+        self.has_same_calls = True
+        """Whether the last pass that used the statistics had the calls of the recorded one."""
 
     @contextmanager
     def recorded(self, route: Route) -> Iterator[None]:
         """Record the statistics of a forward pass inside the `with` block; its gradients follow `route`."""
-        self._kept = []
+        self._kept = {}
 
         def normalised(x: Tensor, running: ChannelPair, affine: ChannelPair, momentum: float, eps: float) -> Tensor:
             if x.numel() == x.shape[1]:
                 raise ValueError(f"Expected more than 1 value per channel when training, got input {list(x.shape)}")
             out, mean, inverse = normalise(x, affine, running, momentum, eps, route)
-            self._kept.append((mean, inverse))
+            self._kept.setdefault(_layer(affine), []).append((mean, inverse))
             return out
 
         with _replaced(normalised):
@@ -56,13 +59,24 @@ class KeptStatistics:
     @contextmanager
     def reused(self) -> Iterator[None]:
         """Normalise with the recorded statistics in a forward pass inside the `with` block."""
-        calls = iter(self._kept)
+        calls = {layer: iter(kept) for layer, kept in self._kept.items()}
+        self.has_same_calls = True
 
         def normalised(x: Tensor, _: ChannelPair, affine: ChannelPair, __: float, eps: float) -> Tensor:
-            return normalise_with(x, *affine, *next(calls), eps)
+            statistics = next(calls.get(_layer(affine), iter(())), None)
+            if statistics is None:
+                self.has_same_calls = False
+                return F.batch_norm(x, None, None, *affine, True, 0.0, eps)
+            return normalise_with(x, *affine, *statistics, eps)
 
         with _replaced(normalised):
             yield
+        self.has_same_calls &= all(next(left, None) is None for left in calls.values())
+
+
+def _layer(affine: ChannelPair) -> int:
+    """The layer with this weight; 0 for all without a weight of their own."""
+    return id(affine[0]) if isinstance(affine[0], nn.Parameter) else 0
 
 
 def batch_norm(

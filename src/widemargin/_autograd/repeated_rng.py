@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
@@ -17,26 +20,58 @@ _OWN_GENERATOR = ("cuda", "mps")
 """Devices with a generator beside the CPU's."""
 
 
-def random_states(device: torch.device) -> list[Tensor]:
-    """The states of the generators that a network on `device` draws from; none while a CUDA graph is captured."""
+class RandomStates(NamedTuple):
+    """The states of all generators that a network draws from: torch's, Python's, NumPy's, and generators of its own."""
+
+    torch: list[Tensor]
+    python: tuple[Any, ...]
+    numpy: dict[str, Any]
+    own: list[Tensor]
+
+    def equals(self, other: RandomStates) -> bool:
+        """Whether nothing was drawn between the two."""
+        tensors = zip([*self.torch, *self.own], [*other.torch, *other.own], strict=True)
+        mine, its = self.numpy["state"], other.numpy["state"]
+        is_same = self.python == other.python and mine["pos"] == its["pos"] and bool((mine["key"] == its["key"]).all())
+        return is_same and all(torch.equal(a, b) for a, b in tensors)
+
+
+def random_states(device: torch.device, own: Sequence[torch.Generator] = ()) -> RandomStates | None:
+    """The states for a network on `device` with the generators `own`; None while a CUDA graph is captured."""
     if is_capturing(device):
-        return []
-    own = [torch.get_device_module(device).get_rng_state(device)] if device.type in _OWN_GENERATOR else []
-    return [torch.get_rng_state(), *own]
+        return None
+    states = [torch.get_rng_state()]
+    if device.type in _OWN_GENERATOR:
+        states.append(torch.get_device_module(device).get_rng_state(device))
+    numpy = np.random.get_state(legacy=False)  # noqa: NPY002
+    assert isinstance(numpy, dict)
+    return RandomStates(states, random.getstate(), numpy, [generator.get_state() for generator in own])
 
 
 @contextmanager
-def with_random_states(states: list[Tensor], device: torch.device) -> Iterator[None]:
-    """Set the generators to these states inside the `with` block, and restore them afterwards."""
-    if not states:  # nothing was drawn
+def with_random_states(
+    states: RandomStates | None, device: torch.device, own: Sequence[torch.Generator] = ()
+) -> Iterator[None]:
+    """Set the generators to these states inside the `with` block, and restore them afterwards; None: leave them."""
+    before = None if states is None else random_states(device, own)
+    if states is None or before is None:
         yield
         return
-    has_own = device.type in _OWN_GENERATOR
-    with torch.random.fork_rng(devices=[device] if has_own else [], device_type=device.type if has_own else "cuda"):
-        torch.set_rng_state(states[0])
-        if has_own:
-            torch.get_device_module(device).set_rng_state(states[1], device)
+    _set(states, device, own)
+    try:
         yield
+    finally:
+        _set(before, device, own)
+
+
+def _set(states: RandomStates, device: torch.device, own: Sequence[torch.Generator]) -> None:
+    torch.set_rng_state(states.torch[0])
+    for state in states.torch[1:]:
+        torch.get_device_module(device).set_rng_state(state, device)
+    random.setstate(states.python)
+    np.random.set_state(states.numpy)  # noqa: NPY002
+    for generator, state in zip(own, states.own, strict=True):
+        generator.set_state(state)
 
 
 class KeptMasks(TorchDispatchMode):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import get_args
 
 import torch
@@ -14,11 +15,11 @@ from torch.nn import functional as F
 
 from widemargin import norms, places
 from widemargin._autograd.value_without_grad import value_without_grad
-from widemargin.checks import check_choice, check_count, check_flag, check_number, check_place_names
+from widemargin.checks import check_choice, check_count, check_flag, check_number, check_place_names, is_capturing
 from widemargin.losses.classification import CrossEntropy, ScoreLoss
 from widemargin.losses.protocol import Loss, Stacking, is_capturable, stacking_of
 from widemargin.losses.score_criterion import as_loss
-from widemargin.margins.data_scale import DataScale, spread
+from widemargin.margins.data_scale import DataScale, evenly_spaced
 from widemargin.margins.output import against, strongest
 from widemargin.margins.second_point import TwoPasses
 from widemargin.modules import ModelInputs
@@ -190,16 +191,20 @@ class WideMargin:
         if share == 1:
             own, rows = difference, torch.arange(len(y), device=x.device)
         else:
-            rows = spread(len(y), share, x.device)
+            rows = evenly_spaced(len(y), share, x.device)
             x, y, other, own = x[rows], y[rows], None if other is None else other[rows], difference[rows]
             scores, watched = passes.again(x, at)
             difference = against(scores, y, other)[:, 0]
-            own = difference if passes.is_random else own  # dropout masks are those of the part
+            own = own if passes.is_repeated else difference
         gradients = watched.gradients(difference)
         steps = {name: scale.steps_down(gradients[name][None], self.p)[0] for name, scale in scales.items()}
-        moved = [against(passes.moved(x, {name: step}), y, other)[:, 0] for name, step in steps.items()]
-        changes = own - torch.stack(moved)
-        terms = self.weight * weights[rows] * (separation.square() * penalty(changes)).mean(dim=0)
+
+        def moved(name: str, step: Tensor) -> Tensor:
+            return against(passes.moved(x, {name: step}), y, other)[:, 0]
+
+        ends = [where_finite(partial(moved, name), step) for name, step in steps.items()]
+        factors = separation.to(own.dtype).square() * penalty(own - torch.stack(ends))
+        terms = (self.weight * weights[rows] * factors.mean(dim=0)).to(loss.dtype)
         return loss + terms if share == 1 else loss.index_add(0, rows, terms * (len(loss) / len(rows)))
 
 
@@ -229,6 +234,20 @@ def class_balance(
     counts = (own[:, :, None] == torch.arange(classes, device=y.device)).sum(dim=1).to(wide(scores).dtype)
     own, rival = (counts.gather(1, index) for index in (own, rival))
     return ((rival.sqrt() + math.sqrt(0.5)).square() / own).clamp(max=1)
+
+
+def where_finite(function: Callable[[Tensor], PerExample], step: Tensor) -> PerExample:
+    """`function(step)`, with a step of 0 for samples where it is not finite, as the logarithm of a negative number.
+
+    While a CUDA graph is captured it is not checked.
+    """
+    values = function(step)
+    if is_capturing(values.device):
+        return values
+    outside = ~values.detach().isfinite()
+    if not bool(outside.any()):
+        return values
+    return function(step.masked_fill(outside.view(-1, *[1] * (step.ndim - 1)), 0))
 
 
 def penalty(change: Tensor) -> Tensor:

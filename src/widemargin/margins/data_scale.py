@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from widemargin.margins.class_separation import class_separation, pairwise_distances
@@ -28,6 +28,8 @@ class DataScale(NamedTuple):
 
     coordinates: Float[Tensor, "networks 1 ..."]
     """`coordinate_scales`."""
+    is_narrow: Bool[Tensor, "networks 1 ..."]
+    """Whether a coordinate varies less than half as much as others, in units of these."""
     length: Float[Tensor, " networks"]
     """`step_length` in units of these."""
     separation: Float[Tensor, " networks"]
@@ -39,19 +41,45 @@ class DataScale(NamedTuple):
     ) -> DataScale:
         """The scales of a batch, of a large one those of `MAX_COMPARED` samples, evenly spread."""
         if points.shape[1] > MAX_COMPARED:
-            rows = spread(points.shape[1], MAX_COMPARED / points.shape[1], points.device)
+            rows = evenly_spaced(points.shape[1], MAX_COMPARED / points.shape[1], points.device)
             points, y = points[:, rows], y[:, rows]
+        points, size = _near_one(points)
         scales = coordinate_scales(points)
         points = in_units_of(scales, points)
+        variance = points.var(dim=1, correction=0, keepdim=True)
+        is_narrow = 4 * variance < variance.flatten(1).mean(dim=1).view(-1, *[1] * (points.ndim - 1))
         distances = pairwise_distances(points, p)
-        length = step_length(points, y, p, distances=distances)
-        return cls(scales, length, class_separation(points, y, p, distances=distances))
+        length = step_length(points, y, p, distances=distances) * size
+        return cls(scales, is_narrow, length, class_separation(points, y, p, distances=distances))
 
     def steps_down(self, gradients: Float[Tensor, "networks batch ..."], p: float) -> Tensor:
-        """The steps along which functions with these gradients fall fastest, of the length `length` in these units."""
+        """The steps along which functions with these gradients fall fastest, of the length `length` in these units.
+
+        A narrow coordinate has a gradient of at most the largest one of the others, and a unit that is smaller
+        accordingly: what hardly varies may be magnified by the network, as by a batch norm. Samples whose gradient is
+        not finite have a step of 0.
+        """
+        is_finite = (
+            gradients.isfinite()
+            .reshape(*gradients.shape[:2], -1)
+            .all(dim=2)
+            .view(*gradients.shape[:2], *[1] * (gradients.ndim - 2))
+        )
+        gradients = torch.where(is_finite, gradients, torch.zeros_like(gradients))
+        largest = (self.coordinates * gradients).abs().amax(dim=1, keepdim=True)
+        others = largest.masked_fill(self.is_narrow, 0).flatten(1).amax(dim=1).view(-1, *[1] * (gradients.ndim - 1))
+        units = self.coordinates * torch.where(self.is_narrow & (largest > others), others / largest, 1.0)
         lengths = self.length.repeat_interleave(gradients.shape[1])
-        steps = steps_down({"": (self.coordinates * gradients).flatten(0, 1)}, {"": lengths}, p)[""]
-        return (self.coordinates * steps.view_as(gradients)).to(gradients.dtype)
+        steps = steps_down({"": (units * gradients).flatten(0, 1)}, {"": lengths}, p)[""]
+        return (units * steps.view_as(gradients)).to(gradients.dtype)
+
+
+def _near_one(points: Tensor) -> tuple[Tensor, Float[Tensor, " networks"]]:
+    """The points divided by a power of 2 of about their largest deviation, and that power: squares are finite."""
+    points = wide(points.detach())
+    largest = (points - points.mean(dim=1, keepdim=True)).abs().flatten(1).amax(dim=1)
+    exponent = torch.where(largest > 0, largest, torch.ones_like(largest)).log2().ceil().clamp(-120, 120)
+    return points / exponent.exp2().view(-1, *[1] * (points.ndim - 1)), exponent.exp2()
 
 
 def coordinate_scales(points: Float[Tensor, "networks batch ..."]) -> Float[Tensor, "networks 1 ..."]:
@@ -112,7 +140,7 @@ def step_length(
     return torch.fmin(wide_step, MAX_STEP_FRACTION * nearest)
 
 
-def spread(samples: int, share: float, device: torch.device) -> Tensor:
-    """Evenly spaced indices of a share of the samples, at least one."""
-    count = max(1, round(share * samples))
+def evenly_spaced(samples: int, fraction: float, device: torch.device) -> Tensor:
+    """Evenly spaced indices of a fraction of the samples, at least one."""
+    count = max(1, round(fraction * samples))
     return torch.arange(count, device=device) * samples // count

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from widemargin import norms, places
 from widemargin._autograd.batch_statistics import KeptStatistics
 from widemargin._autograd.distributed_stats import processes
-from widemargin._autograd.repeated_rng import KeptMasks, random_states, with_random_states
+from widemargin._autograd.repeated_rng import KeptMasks, RandomStates, random_states, with_random_states
+from widemargin._autograd.repeated_state import RepeatedState
 from widemargin.margins.distance import check_rows
 from widemargin.modules import (
     ModelInputs,
@@ -51,8 +52,8 @@ class TwoPasses:
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.network = model, unwrap(model)
-        self._statistics, self._masks = KeptStatistics(), KeptMasks()
-        self._states: list[Tensor] = []
+        self._statistics, self._masks, self._state = KeptStatistics(), KeptMasks(), RepeatedState(self.network)
+        self._states: RandomStates | None = None
         # Walking over the modules costs host time in every step, so it is done once where possible.
         self._streaming = [module for module in self.network.modules() if "masks_drawn" in vars(module)]
         self._streams: dict[nn.Module, int] = {}
@@ -75,7 +76,7 @@ class TwoPasses:
     def watching(self, at: Sequence[str]) -> Iterator[At]:
         """Watch the places `at` in the first pass: call `scores` inside the `with` block."""
         watching = places.watch(self.model, at, statistics="coupled")
-        with self._eager(), watching as watched, self._recorded(watched):
+        with self._eager(), watching as watched, self._recorded(watched), self._state.recorded():
             yield watched
 
     def again(self, x: ModelInputs, at: Sequence[str]) -> tuple[Scores, At]:
@@ -89,20 +90,28 @@ class TwoPasses:
         """The scores of the samples of the last pass, with `steps` added at the places."""
         statistics, moving = self._reused(), places.moved(self.model, steps)
         self._rewind()
-        drawn, masks = with_random_states(self._states, x.device), self._masks.reused(x.device)
+        drawn = with_random_states(self._states, x.device, self._state.generators)
+        masks = self._masks.reused(x.device)
         with self._eager(), statistics, moving, drawn, masks:
             return forward(self.model, x)
 
     def scores(self, x: ModelInputs, watched: At) -> Scores:
         """The scores of `x` in a pass that watches places; its random numbers are remembered for `moved`."""
-        states, streams = random_states(x.device), self._own_streams()
+        own = self._state.generators
+        states, streams = random_states(x.device, own), self._own_streams()
         with self._masks.recorded(x.device):
             scores = forward(self.model, x)
         watched.moved = partial(self.moved, x)
-        is_drawn = any(not torch.equal(old, new) for old, new in zip(states, random_states(x.device)))
-        self._states, self._streams = states if is_drawn else [], streams
+        after = random_states(x.device, own)
+        is_drawn = states is not None and after is not None and not states.equals(after)
+        self._states, self._streams = states if is_drawn else None, streams
         self.is_random = is_drawn or bool(self._masks) or streams != self._own_streams()
         return scores
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether `again` gave its samples the scores of `first`: no new masks, and the same layers with statistics."""
+        return not self.is_random and self._statistics.has_same_calls
 
     def _rewind(self) -> None:
         """Reset dropout layers with random streams of their own to their positions before the last pass."""
@@ -116,7 +125,7 @@ class TwoPasses:
     def _reused(self) -> Iterator[None]:
         """Batch statistics of the first pass; running statistics stay as they are."""
         running = without_running_stats(self.network) if self._updates else nullcontext()
-        with running, self._statistics.reused() if self._mixes else nullcontext():
+        with running, self._state.reused(), self._statistics.reused() if self._mixes else nullcontext():
             yield
 
     def _own_streams(self) -> dict[nn.Module, int]:

@@ -15,8 +15,8 @@ from widemargin.losses import MarginLoss, ScoreLoss, Target, WideMargin, scale_f
 from widemargin.losses.classification import squared
 from widemargin.losses.margin import cross_entropy
 from widemargin.losses.protocol import Loss, needs_index, stacking_of, values_of
-from widemargin.losses.wide_margin import class_balance, penalty, squared_accuracy, strongest_other
-from widemargin.margins.data_scale import DataScale, spread
+from widemargin.losses.wide_margin import class_balance, penalty, squared_accuracy, strongest_other, where_finite
+from widemargin.margins.data_scale import DataScale, evenly_spaced
 from widemargin.margins.distance import Linearization
 from widemargin.margins.output import against
 from widemargin.modules import without_running_stats
@@ -150,18 +150,23 @@ class Objective:
         weights = weights * scale.separation.square()[:, None]
         with without_running_stats(stack.base):
             if is_part:
-                rows = spread(y.shape[1], share, y.device)
+                rows = evenly_spaced(y.shape[1], share, y.device)
                 own = own.view(len(stack), -1)[:, rows].flatten()
                 x, y, weights = x[:, rows], y[:, rows], weights[:, rows]
                 other = None if other is None else other.view(len(stack), -1)[:, rows].reshape(-1, 1)
                 with kept.reused():
                     again, at = stack.scores(x, at=(INPUT,), keys=key)
                 difference = against(again, y.flatten(), other)[:, 0]
-                own = difference if stack.dropouts else own  # dropout masks are those of the part
+                own = difference if stack.dropouts or not kept.has_same_calls else own  # masks are those of the part
             steps = scale.steps_down(at.gradients(difference)[INPUT].view_as(x), first.p)
-            with kept.reused():
-                moved, _ = stack.scores(x + steps, keys=key)
-        terms = weights * penalty(own - against(moved, y.flatten(), other)[:, 0]).view_as(weights)
+
+            def moved(step: Tensor) -> Tensor:
+                with kept.reused():
+                    scores, _ = stack.scores(x + step.view_as(x), keys=key)
+                return against(scores, y.flatten(), other)[:, 0]
+
+            ends = where_finite(moved, steps.flatten(0, 1))
+        terms = weights * penalty(own - ends).view_as(weights)
         if is_part:
             weight = batch.y.shape[1] / len(rows)
             terms = torch.zeros_like(batch.y, dtype=terms.dtype).index_add(1, rows, terms * weight)
